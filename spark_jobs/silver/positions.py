@@ -4,16 +4,18 @@ Put here: comparing stored positions, and the newest row of a key by them. Not h
 (log/position.py).
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
-from spark_jobs.log.position import Position
+from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.net_changes import by_position, identity_columns
 from spark_jobs.silver.row_overlay import ABSENT, ENDED, MOVED_FROM, PERIOD, KeyRuns, overlaid
@@ -27,6 +29,8 @@ GONE = pa.array(["delete", "mend_delete", "cascade_delete", "truncate"])
 LOADED_ROW, STATEMENT_ROW = -2, -1
 """Row numbers in ``_position`` of what stands before all changes there: rows that a load read, then a statement."""
 _AT = "\0at"
+_BEYOND = np.iinfo(np.int64).max
+"""Offset behind every other one."""
 PositionKey = tuple[int, ...]
 """Stretch, number and offset of a position."""
 
@@ -38,6 +42,56 @@ def at_or_after(positions: pa.ChunkedArray, position: Position) -> pa.Array:
     here = pc.and_(pc.equal(number, begin[1]), pc.greater_equal(offset, begin[2]))
     in_file = pc.or_(pc.greater(number, begin[1]), here)
     return pc.or_(pc.greater(stretch, begin[0]), pc.and_(pc.equal(stretch, begin[0]), in_file))
+
+
+def within(positions: pa.ChunkedArray, ranges: Sequence[Range]) -> pa.Array:
+    """Mask of the positions, stored as structures, that lie in one of some ranges; NULL lies in none.
+
+    Its time follows the positions, and the ranges between their first and their last in each file of the log: a table
+    of a follower may have had thousands of windows done again.
+
+    Args:
+        positions: ``_position`` or ``_window_start``.
+        ranges: in order and apart, as ``lake.ranges.joined`` leaves them.
+    """
+    mask = np.zeros(len(positions), np.bool_)
+    stretches, numbers, offsets = (
+        np.asarray(pc.fill_null(pc.struct_field(positions, name), -1), np.int64) for name in FIELDS[:3]
+    )
+    files = np.unique(np.stack([stretches, numbers], axis=1), axis=0) if ranges else ()
+    for stretch, number in files:
+        is_here = (stretches == stretch) & (numbers == number)
+        in_file = offsets[is_here]
+        spans = _spans(ranges, (int(stretch), int(number)), int(in_file.min()), int(in_file.max()))
+        if len(spans):
+            at = np.searchsorted(spans[:, 0], in_file, "right") - 1
+            mask[is_here] = (at >= 0) & (in_file < spans[at, 1])
+    return pa.array(mask)
+
+
+def _spans(ranges: Sequence[Range], file: tuple[int, int], first: int, last: int) -> NDArray[np.int64]:
+    """Parts of a file of the log, as offsets where each begins and ends, that ranges have between two offsets of it."""
+    spans = []
+    for log_range in ranges[bisect_right(ranges, (*file, first), key=_stop) :]:
+        start, stop = log_range.start.order, log_range.stop.order
+        if start > (*file, last):
+            break
+        spans.append((start[2] if start[:2] == file else 0, stop[2] if stop[:2] == file else _BEYOND))
+    return np.array(spans, np.int64)
+
+
+def _stop(log_range: Range) -> tuple[int, int, int]:
+    return log_range.stop.order
+
+
+def may_overlap(file: DataFile, schema: TableSchema, name: str, ranges: Sequence[Range]) -> bool:
+    """True if a data file may have positions in one of some ranges, by its statistics.
+
+    name: the column of positions. ranges: as of ``within``.
+    """
+    lowest, highest = bounds_of(file, schema, name)
+    at = bisect_right(ranges, lowest, key=_stop) if lowest else 0
+    return at < len(ranges) and (highest is None or highest >= ranges[at].start.order)
 
 
 def since_emptied(positions: pa.ChunkedArray, emptied: Position) -> pa.Array:

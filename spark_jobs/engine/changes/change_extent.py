@@ -22,7 +22,7 @@ from spark_jobs.lake.commit import Head
 from spark_jobs.lake.ranges import joined
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.positions import at_or_after, bounds_of
+from spark_jobs.silver.positions import bounds_of, may_overlap, within
 from spark_jobs.silver.windows import OF_CHANGES
 
 STATEMENTS = (silver.Op.TRUNCATE, silver.Op.RENAME)
@@ -67,7 +67,7 @@ class Extent:
 
     def holds(self, positions: pa.ChunkedArray) -> pa.Array:
         """Positions that lie in it."""
-        return pa.array(np.ones(len(positions), np.bool_)) if self.is_all else self._within(positions, self.ranges)
+        return pa.array(np.ones(len(positions), np.bool_)) if self.is_all else within(positions, self.ranges)
 
     def begins_before(self, position: Position | None) -> bool:
         """True if some of it lies before a position."""
@@ -80,9 +80,9 @@ class Extent:
     def target_mask(self, rows: pa.Table) -> pa.Array:
         """Mask of the rows of the target that the merge replaces. rows: with ``_op`` and ``_position``."""
         op, position = rows.column("_op"), rows.column("_position")
-        of_log = pc.and_(pc.invert(silver.is_from_server(op)), self._within(position, self.ranges))
+        of_log = pc.and_(pc.invert(silver.is_from_server(op)), within(position, self.ranges))
         is_statement = pc.is_in(op, pa.array([str(kind) for kind in STATEMENTS]))
-        of_log = pc.or_(of_log, pc.and_(is_statement, self._within(position, [self.hull] if self.hull else [])))
+        of_log = pc.or_(of_log, pc.and_(is_statement, within(position, [self.hull] if self.hull else [])))
         return pc.or_(of_log, self._is_from_server(op))
 
     def silver_mask(self, rows: pa.Table) -> pa.Array:
@@ -93,8 +93,7 @@ class Extent:
         op = rows.column("_op")
         is_taken = pc.is_in(op, pa.array([str(kind) for kind in STATEMENTS]))
         if not self.is_all:
-            within = self._within(rows.column("_window_start"), [self.hull] if self.hull else [])
-            is_taken = pc.and_(is_taken, within)
+            is_taken = pc.and_(is_taken, within(rows.column("_window_start"), [self.hull] if self.hull else []))
         return pc.or_(is_taken, self._is_from_server(op))
 
     def may_be_of(self, file: DataFile, schema: TableSchema) -> bool:
@@ -103,23 +102,11 @@ class Extent:
             return False
         if self.from_server and has_operation(file, schema, *self.from_server):
             return True
-        lowest, highest = bounds_of(file, schema, "_position")
-        ranges = [*self.ranges, self.hull] if self.hull else []
-        return any(
-            (highest is None or highest >= log_range.start.order) and (lowest is None or lowest < log_range.stop.order)
-            for log_range in ranges
-        )
+        return may_overlap(file, schema, "_position", [self.hull] if self.hull else [])
 
     def _is_from_server(self, operations: pa.ChunkedArray) -> pa.ChunkedArray:
         """Mask of the rows that were read from the server, and are taken."""
         return pc.is_in(operations, pa.array([str(kind) for kind in self.from_server], pa.string()))
-
-    def _within(self, positions: pa.ChunkedArray, ranges: Iterable[Range]) -> pa.Array:
-        is_within = pa.array(np.zeros(len(positions), np.bool_))
-        for log_range in ranges:
-            is_here = pc.and_not(at_or_after(positions, log_range.start), at_or_after(positions, log_range.stop))
-            is_within = pc.or_(is_within, pc.fill_null(is_here, False))
-        return is_within
 
 
 def has_operation(file: DataFile, schema: TableSchema, *operations: silver.Op) -> bool:

@@ -179,7 +179,7 @@ def _earlier_rows(work: MergeJob, head: Head, delta: SilverDelta, origin: Snapsh
     changes = [change for step in delta.steps if (change := change_of(step))]
     restatement = Restatement(
         removed=tuple(file for file in before.files if file.key not in present),
-        windows=tuple(delta.redone),
+        windows=tuple(joined(delta.redone)),
         is_from_server=bool(delta.from_server),
         files=tuple(origin.files),
         before=tuple(before.files),

@@ -61,6 +61,7 @@ from spark_jobs.engine.target.target_files import RowChanges
 from spark_jobs.engine.target.target_unit import MergedFiles
 from spark_jobs.errors import StratalogError, about
 from spark_jobs.lake.commit import Head
+from spark_jobs.lake.ranges import joined
 from spark_jobs.log.position import Range
 from spark_jobs.silver import schema_evolution
 from spark_jobs.silver import table as silver
@@ -327,7 +328,7 @@ def _new_files(
     present = {file.key for file in origin.files}
     restatement = Restatement(
         removed=tuple(file for file in before.files if file.key not in present),
-        windows=tuple(delta.redone),
+        windows=tuple(joined(delta.redone)),
         is_from_server=bool(delta.from_server) and not head.design,
         files=tuple(origin.files),
         before=tuple(before.files) if work.columns.has_partial else (),

@@ -23,16 +23,18 @@ from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.engine.rows import moved_lookup
 from spark_jobs.engine.rows.exact_texts import ExactTextChange, with_text_changes
 from spark_jobs.engine.rows.locate import Keys, hits
+from spark_jobs.lake.ranges import joined
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import moved_from_codec
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.positions import (
     PositionKey,
     at_or_after,
-    bounds_of,
     last_rows_by_key,
+    may_overlap,
     newest_by_key,
     since_emptied,
+    within,
 )
 
 
@@ -41,8 +43,9 @@ class Restatement:
     """Changes of silver other than by windows appended, since the version that the target has.
 
     removed: data files, or earlier deletion vectors of them, that silver has not got any more. windows: what was done
-    again. is_from_server: whether rows were loaded or mended. files: all of silver's data files. before: those that it
-    had then. exact: what statements have done since to exact texts, and to names of columns that rows lack.
+    again, in order and joined. is_from_server: whether rows were loaded or mended. files: all of silver's data files.
+    before: those that it had then. exact: what statements have done since to exact texts, and to names of columns that
+    rows lack.
     """
 
     removed: tuple[DataFile, ...]
@@ -94,12 +97,8 @@ class SilverSource:
 
 def files_overlapping(files: Sequence[DataFile], schema: TableSchema, windows: Sequence[Range]) -> list[DataFile]:
     """The silver files that may have rows of some windows."""
-    return [file for file in files if any(_may_overlap(file, schema, window) for window in windows)]
-
-
-def _may_overlap(file: DataFile, schema: TableSchema, window: Range) -> bool:
-    lowest, highest = bounds_of(file, schema, "_window_start")
-    return (highest is None or highest >= window.start.order) and (lowest is None or lowest < window.stop.order)
+    ranges = joined(windows)
+    return [file for file in files if may_overlap(file, schema, "_window_start", ranges)]
 
 
 def touched_keys(
@@ -259,11 +258,7 @@ def touched_rows(
         rows = data_files.read_columns(origin.path, file, [*names, "_op", "_window_start"], origin.schema)
         op, start = rows.column("_op"), rows.column("_window_start")
         is_from_server = silver.is_from_server(op)
-        is_touched = pa.array(np.zeros(len(rows), np.bool_))
-        for window in restatement.windows:
-            is_touched = pc.or_(
-                is_touched, pc.and_not(at_or_after(start, window.start), at_or_after(start, window.stop))
-            )
+        is_touched = within(start, restatement.windows)
         if after:
             is_touched = pc.or_(is_touched, at_or_after(start, after))
         is_touched = pc.fill_null(pc.and_not(is_touched, is_from_server), False)  # these are in no window

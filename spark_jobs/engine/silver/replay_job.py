@@ -38,6 +38,7 @@ from spark_jobs.engine.silver.replay_task import (
 from spark_jobs.engine.silver.silver_plan import PreparedCompaction, with_lacking_columns
 from spark_jobs.engine.silver.silver_task import SilverUnit, SilverWindow, WindowResult
 from spark_jobs.errors import PartialWindow
+from spark_jobs.lake.ranges import joined
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.column_masks import masks_of
 from spark_jobs.silver.compaction_job import CompactionJob
@@ -240,11 +241,16 @@ def _buckets(replayed: ReplayedWindows, capacity: Capacity) -> int:
 def _tasks(replayed: ReplayedWindows, capacity: Capacity) -> Iterator[ReplayedFiles]:
     path, buckets = replayed.snapshot.path, max(1, _buckets(replayed, capacity))
     target = capacity.task_bytes / silver_job.UNPACKED
+    windows = tuple(
+        ReplayedRange(log_range, is_inherited=is_inherited)
+        for is_inherited in (False, True)
+        for log_range in joined([window.range for window in replayed.windows if window.is_inherited == is_inherited])
+    )
     sides = ((replayed.files, True), (_present_files(replayed), False))
     # Both sides are read by the columns that the new files have: what silver lacks is NULL there.
     for files, is_new in sides:
         for group in spark_job.packed(files, lambda file: file.size, target):
-            yield ReplayedFiles(path, group, replayed.design.schema, buckets, replayed.windows, is_new)
+            yield ReplayedFiles(path, group, replayed.design.schema, buckets, windows, is_new)
 
 
 def arguments_to_replace_windows(

@@ -27,7 +27,7 @@ from spark_jobs.errors import StratalogError
 from spark_jobs.log.position import Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.keyless_rows import comparable_columns
-from spark_jobs.silver.positions import at_or_after
+from spark_jobs.silver.positions import within
 
 _COUNT = "\0count"
 _NEW = "\0new"
@@ -46,7 +46,8 @@ class ReplayedRange:
 class ReplayedFiles:
     """Data files of one side of the comparison: the present rows of some windows, or new ones.
 
-    windows: of the present rows; none of new ones, all of which count. buckets: how many there are.
+    windows: of the present rows, as ``in_windows`` takes them; none of new ones, all of which count. buckets: how many
+    there are.
     """
 
     path: str
@@ -115,17 +116,17 @@ def _replayed_file(task: ReplayedFiles, file: DataFile) -> Iterator[ShuffleBlock
 
 
 def in_windows(rows: pa.Table, windows: Sequence[ReplayedRange]) -> NDArray[np.bool_]:
-    """Mask of the rows of silver in windows; those from the server lie in none."""
+    """Mask of the rows of silver in windows; those from the server lie in none.
+
+    windows: in order and joined, those of inherited rows by themselves.
+    """
     op, starts = rows.column("_op"), rows.column("_window_start")
-    is_inherited = np.asarray(pc.equal(op, silver.Op.RENAME))
-    is_inside = np.zeros(len(rows), np.bool_)
-    for window in windows:
-        after = at_or_after(starts, window.range.start), at_or_after(starts, window.range.stop)
-        is_here = np.asarray(pc.and_not(*after))
-        is_inside |= is_here & is_inherited if window.is_inherited else is_here
-    is_logged = ~np.asarray(silver.is_from_server(op), np.bool_)
-    inside: NDArray[np.bool_] = is_inside & is_logged
-    return inside
+    plain, inherited = (
+        within(starts, [window.range for window in windows if window.is_inherited == is_inherited])
+        for is_inherited in (False, True)
+    )
+    is_inside = pc.or_(plain, pc.and_(inherited, pc.equal(op, silver.Op.RENAME)))
+    return np.asarray(pc.and_not(is_inside, silver.is_from_server(op)), np.bool_)
 
 
 def _blocks(task: ReplayedFiles, rows: pa.Table) -> Iterator[ShuffleBlock]:
