@@ -80,4 +80,7 @@ def _fail(outcome: "DeliveryOutcome") -> None:
     """Fails the step, after all else is done, naming the tables that have stopped."""
     if outcome.stopped:
         listed = "\n".join(outcome.stopped.values())
-        raise dg.Failure(f"{len(outcome.stopped)} stopped, the other tables went through:\n{listed}")
+        raise dg.Failure(
+            f"{len(outcome.stopped)} stopped, the other tables went through:\n{listed}",
+            allow_retries=not outcome.denied >= outcome.stopped.keys(),
+        )

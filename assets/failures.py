@@ -16,6 +16,7 @@ from spark_jobs.errors import (
     AnotherLog,
     ConfigError,
     DecodeError,
+    DeliveryDenied,
     JvmEnded,
     StratalogError,
     TableStopped,
@@ -28,7 +29,7 @@ from spark_jobs.text.remedies import advised
 RETRY = dg.RetryPolicy(max_retries=2, delay=10, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
 """A lost connection and a lost race pass; what does not pass says so (``failing``). It is no step's own policy: Dagster
 would begin a step again that was interrupted, and a terminated run would go on."""
-_LASTING = (ConfigError, AccessDenied, DecodeError, TableStopped, AnotherLog, JvmEnded)
+_LASTING = (ConfigError, AccessDenied, DeliveryDenied, DecodeError, TableStopped, AnotherLog, JvmEnded)
 
 
 @contextmanager

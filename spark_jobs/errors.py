@@ -14,6 +14,7 @@
     ├── TableStopped         one table; the others continue
     │   └── NamesUnknown     the names of its columns are not known
     ├── DeliveryError        the target of a delivery
+    │   └── DeliveryDenied   the target refuses the login, or what the user may not do
     └── LakeError            the tables of the lake
         ├── LostRace         another writer committed first
         └── JvmEnded         Spark's JVM or server has ended
@@ -106,6 +107,10 @@ class NamesUnknown(TableStopped):
 
 class DeliveryError(StratalogError):
     """The target of a delivery refuses rows, or lacks a table, a column or a privilege."""
+
+
+class DeliveryDenied(DeliveryError):
+    """The target refuses a login or a statement until somebody changes the password, the account or its privileges."""
 
 
 class LakeError(StratalogError):

@@ -8,23 +8,20 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from spark_jobs.checks import Check, failed, ok, problem, run_checks, warning
-from spark_jobs.checks.grants import Grants, current_account, current_grants
 from spark_jobs.config.deliveries import Delivery
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.delivery.lake_table import LakeTable, LakeTableShape, published, shape_of
 from spark_jobs.delivery.ordered.log_tables import require_ordered
+from spark_jobs.delivery.privileges import grants_at, missing_privileges
 from spark_jobs.delivery.progress import SCHEMA
 from spark_jobs.delivery.target import Connection
 from spark_jobs.delivery.target_table import Dialect, TargetTable, index_notes, key_notes, target_table
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.errors import DeliveryError
 from spark_jobs.lake.layout import Lake, lake_of, no_folder
-from spark_jobs.text.sql import identifier
+from spark_jobs.source.grants import Grants, current_account
 
-_ROWS = ("SELECT", "INSERT", "UPDATE", "DELETE")
-_DDL = ("CREATE", "ALTER")
-_OF_PROGRESS = ("SELECT", "INSERT", "UPDATE", "CREATE")
 _LEAST_PACKET = 4 << 20
 _OWN_KEY = "create the table yourself, if its key is to be another"
 _OWN_INDEX = "make it as at the source, or finer: rows that are one by it and differ at the source stop the table"
@@ -50,8 +47,7 @@ class TargetView:
     @cached_property
     def grants(self) -> Grants:
         """The privileges of the user, with those of its active roles."""
-        facts = self.connection.facts
-        return current_grants(self.connection.ask, has_roles=not facts.is_mariadb and facts.numbers >= (8, 0))
+        return grants_at(self.connection)
 
     @cached_property
     def account(self) -> str:
@@ -119,33 +115,13 @@ def privileges(view: TargetView) -> Iterator[Check]:
     patterns = [Pattern(schema, "*") for schema in schemas] or [
         Pattern(pattern.schema, "*") for pattern, is_wanted in view.settings.scope.rules if is_wanted
     ]
-    name_list = [*_ROWS, *(_DDL if view.settings.ddl == "apply" else ()), *_for_truncate(view.settings)]
-    required_grants = [(Pattern(SCHEMA, "*"), _OF_PROGRESS), *((pattern, tuple(name_list)) for pattern in patterns)]
-    missing = [
-        (pattern, lacking)
-        for pattern, names in required_grants
-        if (lacking := [name for name in names if not _covers(view.grants, name, pattern)])
-    ]
+    missing = missing_privileges(view.grants, view.settings, patterns)
     if not missing:
         yield ok("privileges", "granted")
         return
-    value = ", ".join(f"{', '.join(lacking)} on {pattern.schema}.*" for pattern, lacking in missing)
-    remedy = "; ".join(
-        f"GRANT {', '.join(lacking)} ON {_quoted(pattern.schema)}.* TO {view.account}" for pattern, lacking in missing
-    )
+    value = ", ".join(map(str, missing))
+    remedy = "; ".join(lacking.grant(view.account) for lacking in missing)
     yield problem("privileges", f"not granted: {value}", remedy)
-
-
-def _for_truncate(settings: Delivery) -> tuple[str, ...]:
-    return ("DROP",) if settings.apply == "ordered" else ()
-
-
-def _covers(grants: Grants, name: str, pattern: Pattern) -> bool:
-    return any(grant.covers(pattern) for grant in grants.of(name))
-
-
-def _quoted(schema: str) -> str:
-    return "*" if schema == "*" else identifier(schema)
 
 
 def ordered_delivery_checks(view: TargetView) -> Iterator[Check]:

@@ -11,13 +11,13 @@ from functools import cached_property
 from typing import Any
 
 from spark_jobs.checks import Check, failed, ok, problem, run_checks, warning
-from spark_jobs.checks.grants import Grants, current_account, current_grants
 from spark_jobs.checks.managed_retention import days, service_of, service_retention
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.table_patterns import SYSTEM_SCHEMAS, Pattern
 from spark_jobs.errors import SourceError
 from spark_jobs.pipeline.cascades.outlook import outlooks
 from spark_jobs.source.binlog_dump import DumpReading
+from spark_jobs.source.grants import Grants, current_account, current_grants
 from spark_jobs.source.server import Server, is_mariadb
 from spark_jobs.text.sql import identifier
 

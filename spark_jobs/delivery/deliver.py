@@ -17,12 +17,13 @@ from spark_jobs.delivery import lake_table, progress
 from spark_jobs.delivery.lake_table import LakeTable
 from spark_jobs.delivery.ordered.log_tables import require_ordered
 from spark_jobs.delivery.ordered.run import deliver_logs
+from spark_jobs.delivery.privileges import granting
 from spark_jobs.delivery.progress import Progress, TableId
 from spark_jobs.delivery.table_delivery import Delivered, TableDelivery
 from spark_jobs.delivery.target import Connection
 from spark_jobs.delivery.transactions import execute_alone
 from spark_jobs.delivery.workers import Workers
-from spark_jobs.errors import ConfigError, DeliveryError, StratalogError, about
+from spark_jobs.errors import ConfigError, DeliveryDenied, DeliveryError, StratalogError, about
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.runtime.interrupt import dropping
 from spark_jobs.telemetry.spans import annotate, span
@@ -43,6 +44,15 @@ class DeliveryOutcome:
     delivery: str
     tables: list[Delivered] = field(default_factory=list)
     stopped: dict[Name, str] = field(default_factory=dict)
+    denied: set[Name] = field(default_factory=set)
+    """Stopped tables, and sources in order, that the user may not write at the target until somebody grants it."""
+
+    def stop(self, name: Name, error: StratalogError) -> None:
+        """Note what stopped a table, or with an empty schema a source in order, and say it."""
+        self.stopped[name] = advised(error)
+        if isinstance(error, DeliveryDenied):
+            self.denied.add(name)
+        log.error("%s", self.stopped[name])
 
 
 def chosen_tables(pipeline: Pipeline, lake: Lake, name: str, only: Scope | None = None) -> list[LakeTable]:
@@ -67,7 +77,8 @@ def deliver(pipeline: Pipeline, name: str, only: Scope | None = None) -> Deliver
         name: the delivery's.
         only: which of its tables; all without it.
 
-    Raises ConfigError, DeliveryError where the target cannot be reached or used at all.
+    Raises ConfigError, DeliveryError where the target cannot be reached or used at all, DeliveryDenied where its user
+    may not.
     """
     settings, lake = pipeline.deliveries[name], lake_of(pipeline)
     is_ordered = settings.apply == "ordered"
@@ -80,12 +91,12 @@ def deliver(pipeline: Pipeline, name: str, only: Scope | None = None) -> Deliver
     rows = _progress_rows(name, settings) if tables else {}
     pending = _pending(settings, tables, rows)
     if not is_ordered:
-        outcome.stopped.update(_amid_logs(name, pending, rows))
+        _stop_amid_logs(outcome, pending, rows)
         pending = [table for table in pending if (table.schema, table.name) not in outcome.stopped]
     annotate(delivery=name, tables=len(pending))
     if not pending and not (is_ordered and tables):
         return outcome
-    with Connection(name, settings.mysql) as connection:
+    with Connection(name, settings.mysql) as connection, granting(connection, settings, tables):
         progress.create(connection)
     # Tables share the connections that write; each has one of its own for what goes before and after its rows.
     with Workers(name, settings) as workers:
@@ -95,7 +106,8 @@ def deliver(pipeline: Pipeline, name: str, only: Scope | None = None) -> Deliver
         if is_ordered:
             ordered = [table for table in tables if (table.schema, table.name) not in outcome.stopped]
             outcome.tables[:], stopped = deliver_logs(pipeline, workers, ordered, outcome.tables)
-            outcome.stopped.update(stopped)
+            for stopped_name, error in stopped.items():
+                outcome.stop(stopped_name, error)
     return outcome
 
 
@@ -116,9 +128,7 @@ def _deliver_tables(
             try:
                 outcome.tables.append(future.result())
             except StratalogError as error:
-                reason = advised(error)
-                log.error("%s", reason)  # noqa: TRY400 - the message is the whole of it
-                outcome.stopped[table.schema, table.name] = reason
+                outcome.stop((table.schema, table.name), error)
 
 
 def _progress_rows(name: str, settings: Delivery) -> dict[Name, Progress]:
@@ -144,16 +154,13 @@ def _is_reached(table: LakeTable, row: Progress | None) -> bool:
     return not lake_table.is_restored(table, table.version, row.position)
 
 
-def _amid_logs(name: str, tables: Sequence[LakeTable], rows: Mapping[Name, Progress]) -> dict[Name, str]:
-    """Tables at no version of the lake, with the reason: their logs were delivered in order, and not to the end."""
-    stopped = {}
+def _stop_amid_logs(outcome: DeliveryOutcome, tables: Sequence[LakeTable], rows: Mapping[Name, Progress]) -> None:
+    """Stop tables at no version of the lake: their logs were delivered in order, and not to the end."""
     for table in tables:
         try:
-            _require_version(name, table, rows)
+            _require_version(outcome.delivery, table, rows)
         except DeliveryError as error:
-            stopped[table.schema, table.name] = advised(error)
-            log.error("%s", advised(error))  # noqa: TRY400 - the message is the whole of it
-    return stopped
+            outcome.stop((table.schema, table.name), error)
 
 
 def _require_version(name: str, table: LakeTable, rows: Mapping[Name, Progress]) -> None:
@@ -184,7 +191,7 @@ def _deliver_table(workers: Workers, lake: Lake, table: LakeTable, logs: Mapping
     own_logs = {source: logs[source] for source, _ in table.origins if source in logs}
     with Connection(workers.name, workers.settings.mysql) as connection:
         delivery = TableDelivery(workers.name, workers.settings, lake, table, connection, workers.submit, own_logs)
-        with about(delivery.label):
+        with about(delivery.label), granting(connection, workers.settings, [table]):
             return delivery.deliver()
 
 
@@ -193,7 +200,8 @@ def reload_tables(pipeline: Pipeline, name: str, tables: list[LakeTable]) -> Non
 
     Raises DeliveryError.
     """
-    with Connection(name, pipeline.deliveries[name].mysql) as connection:
+    settings = pipeline.deliveries[name]
+    with Connection(name, settings.mysql) as connection, granting(connection, settings, tables, is_reload=True):
         progress.create(connection)
         for table in tables:
             row = TableId(name, table.schema, table.name)

@@ -26,8 +26,8 @@ from pymysql.cursors import DictCursor
 from spark_jobs.config.servers import MySQL
 from spark_jobs.delivery import sessions
 from spark_jobs.delivery.sessions import TargetSession
-from spark_jobs.errors import DeliveryError
-from spark_jobs.source.connection import answer_of, error_number, log_in, may_pass, refusal
+from spark_jobs.errors import DeliveryDenied, DeliveryError
+from spark_jobs.source.connection import answer_of, error_number, is_denial, log_in, may_pass, refusal
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ CONFLICTS = {1205, 1213, 8002, 8022, 8028, 9007}
 """Numbers of errors after which the same transaction may succeed: deadlocks, lock timeouts; TiDB's write conflicts and
 schema changes."""
 _READ_ONLY = "the server is read-only: name the server that takes writes, as after a failover"
-_DENIED = "grant it (stratalog docs deliveries, Privileges)"
+_DENIED = "grant it (stratalog docs deliveries#privileges)"
 _REMEDIES: Mapping[int, str] = {
     1044: _DENIED,
     1142: _DENIED,
@@ -113,6 +113,11 @@ def may_succeed(error: BaseException) -> bool:
     return cause is not None and (error_number(cause) in CONFLICTS or may_pass(cause))
 
 
+def _kind_of(error: BaseException) -> type[DeliveryError]:
+    """The class of what is raised for an error of the target."""
+    return DeliveryDenied if is_denial(error) else DeliveryError
+
+
 class Connection:
     """A session at the target; what it raises is a DeliveryError or what PyMySQL raises of conflicts and lost servers.
 
@@ -155,7 +160,7 @@ class Connection:
             self._session = sessions.own_session(self)
         except (pymysql.MySQLError, RuntimeError, OSError) as error:
             self.close()
-            raise DeliveryError(refusal(self.label, self._settings, error)) from error
+            raise _kind_of(error)(refusal(self.label, self._settings, error)) from error
 
     def _wait_for_locks(self, seconds: int) -> None:
         """Set how long a statement waits for a lock at most; the server may let it wait for less."""
@@ -250,9 +255,9 @@ class Connection:
             return error
         number = error_number(error)
         if may_pass(error) or number is None or not isinstance(error, pymysql.MySQLError):
-            return DeliveryError(refusal(label, self._settings, error))
-        remedy = _REMEDIES.get(number)
-        return DeliveryError(
-            f"{label}: {self._settings.host}:{self._settings.port} answered: {answer_of(error)}"
-            f"{'; ' + remedy if remedy else ''}"
-        )
+            return _kind_of(error)(refusal(label, self._settings, error))
+        at, remedy = f"{label}: {self._settings.host}:{self._settings.port}", _REMEDIES.get(number)
+        answer = f"{answer_of(error)}{'; ' + remedy if remedy else ''}"
+        if is_denial(error):
+            return DeliveryDenied(f"{at} answered: {answer}")
+        return DeliveryError(f"{at} answered: {answer}")

@@ -15,6 +15,7 @@ from spark_jobs.errors import (
     AnotherLog,
     ConfigError,
     DecodeError,
+    DeliveryDenied,
     DeliveryError,
     LakeError,
     LostRace,
@@ -192,6 +193,10 @@ DEFAULTS: dict[type[StratalogError], str] = {
     SourceError: (
         "stratalog check --connect lists the problems of the source; correct them, then run again "
         "(stratalog docs failover#when-a-run-stops)"
+    ),
+    DeliveryDenied: (
+        "correct the user's password, account or privileges at the target, then deliver again: stratalog check "
+        "--connect prints the GRANT (stratalog docs deliveries#privileges)"
     ),
     DeliveryError: (
         "correct the cause at the target, then deliver again: stratalog deliver; delivered rows stay "

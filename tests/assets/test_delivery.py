@@ -43,6 +43,29 @@ def test_a_target_table_is_an_asset_with_its_checkpoint(copy: Copy) -> None:
         assert not result.success
 
 
+def test_what_the_user_may_not_fails_a_step_at_once(copy: Copy) -> None:
+    copy.shop.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    pipeline = copy.pipeline()
+    copy.shop.run(pipeline)
+    with dg.DagsterInstance.ephemeral() as instance:
+        definitions = build_defs(pipeline, {"spark": GivenSession(copy.shop.spark)})
+        job = definitions.resolve_job_def("deliver_copy")
+
+        def failed() -> str:
+            """The only failure of the job, which is not tried again."""
+            result = job.execute_in_process(instance=instance, raise_on_error=False)
+            assert not [event for event in result.all_events if event.is_step_up_for_retry]
+            [failure] = [event.step_failure_data for event in result.all_events if event.is_step_failure]
+            assert failure.user_failure_data
+            return failure.user_failure_data.description or ""
+
+        # A table, then the delivery.
+        copy.execute(f"REVOKE CREATE ON `{copy.schema}`.* FROM writer@'%'")
+        assert f"GRANT CREATE ON `{copy.schema}`.* TO 'writer'@'%'" in failed()
+        copy.execute("REVOKE ALL ON stratalog.* FROM writer@'%'")
+        assert "GRANT SELECT, INSERT, UPDATE, CREATE ON `stratalog`.* TO 'writer'@'%'" in failed()
+
+
 @pytest.mark.thorough
 def test_tables_in_order_are_assets_that_move_together(copy: Copy) -> None:
     """Selecting one of them delivers the log for all, so that transactions stay whole; a stop fails the step."""

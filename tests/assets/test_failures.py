@@ -11,6 +11,8 @@ from spark_jobs.errors import (
     AccessDenied,
     ConfigError,
     DecodeError,
+    DeliveryDenied,
+    DeliveryError,
     JvmEnded,
     LakeError,
     LostRace,
@@ -28,6 +30,8 @@ from spark_jobs.text.remedies import advised
     [
         (SourceError("the server is away"), True),
         (AccessDenied("a password"), False),
+        (DeliveryDenied("a privilege"), False),
+        (DeliveryError("a deadlock"), True),
         (LostRace("another writer"), True),
         (LakeError("no space"), True),
         (JvmEnded("Spark's JVM ended"), False),

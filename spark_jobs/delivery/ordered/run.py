@@ -27,6 +27,7 @@ from spark_jobs.delivery.ordered.log_tables import (
     state_at,
 )
 from spark_jobs.delivery.ordered.target_state import TargetState
+from spark_jobs.delivery.privileges import granting
 from spark_jobs.delivery.progress import Names, Progress, TableId
 from spark_jobs.delivery.table_delivery import Delivered
 from spark_jobs.delivery.target import Connection
@@ -38,7 +39,6 @@ from spark_jobs.downstream.multi_source import PROVENANCE
 from spark_jobs.errors import DeliveryError, StratalogError, about
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
-from spark_jobs.text.remedies import advised
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ def deliver_logs(
     workers: Workers,
     tables: Sequence[LakeTable],
     copied: Sequence[Delivered],
-) -> tuple[list[Delivered], dict[Name, str]]:
+) -> tuple[list[Delivered], dict[Name, StratalogError]]:
     """Deliver what the target lacks of the logs of all sources.
 
     Args:
@@ -59,7 +59,7 @@ def deliver_logs(
         tables: those of the delivery that do not stand still.
         copied: what was done with tables before: their first copies.
 
-    Returns what was done with each table, and why which sources stopped, by ("", source).
+    Returns what was done with each table, and what stopped which tables, and which sources, by ("", source).
     """
     # What stops one source does not stop the next.
     with Connection(workers.name, workers.settings.mysql) as connection:
@@ -67,19 +67,23 @@ def deliver_logs(
         stopped = run.stopped
         for source in pipeline.sources:
             try:
-                with about(f"delivery {workers.name}"):
-                    run.deliver(source)
-            except (pymysql.MySQLError, OSError) as error:
-                stopped["", source] = advised(connection.error(error, source))
+                with about(f"delivery {workers.name}"), granting(connection, workers.settings, tables):
+                    _deliver_source(run, source)
             except StratalogError as error:
-                stopped["", source] = advised(error)
-    for reason in stopped.values():
-        log.error("%s", reason)
+                stopped["", source] = error
     by_table = {table.table: table for table in copied}
     for table in run.delivered.values():
         before = by_table.get(table.table)
         by_table[table.table] = table if before is None else _sum(before, table)
     return list(by_table.values()), stopped
+
+
+def _deliver_source(run: "_Run", source: str) -> None:
+    """Deliver a source; what the target's server raises is a DeliveryError."""
+    try:
+        run.deliver(source)
+    except (pymysql.MySQLError, OSError) as error:
+        raise run.connection.error(error, source) from error
 
 
 def _sum(first: Delivered, later: Delivered) -> Delivered:
@@ -105,7 +109,7 @@ class _Run:
     delivered: dict[TableId, Delivered] = field(default_factory=dict)
     ended: set[tuple[Origin, Name]] = field(default_factory=set)
     """Source tables of which the target has all that is published of them."""
-    stopped: dict[Name, str] = field(default_factory=dict)
+    stopped: dict[Name, StratalogError] = field(default_factory=dict)
     """Tables that are not delivered with the others, with the reason."""
 
     def deliver(self, source: str) -> None:
@@ -171,7 +175,7 @@ class _Run:
             try:
                 self._require_complete(source, rows, table, begin)
             except DeliveryError as error:
-                self.stopped[table.into.schema, table.into.name] = advised(error)
+                self.stopped[table.into.schema, table.into.name] = error
             else:
                 complete_tables.append(table)
         return complete_tables

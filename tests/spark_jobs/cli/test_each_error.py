@@ -45,8 +45,8 @@ def source(folder: Path) -> tuple[list[object], str]:
     return ["extract", "-c", path], "shop: 127.0.0.1:1 cannot be reached: "
 
 
-def access_denied(folder: Path) -> tuple[list[object], str]:
-    """A server that knows nobody from this host answers with that, in place of its greeting."""
+def denying_port() -> int:
+    """Port of a server that knows nobody from this host: it answers with that, in place of its greeting."""
     text = b"Host '127.0.0.1' is not allowed to connect to this MySQL server"
     payload = b"\xff" + (1130).to_bytes(2, "little") + text
     listener = socket.create_server(("127.0.0.1", 0))
@@ -56,7 +56,11 @@ def access_denied(folder: Path) -> tuple[list[object], str]:
             client.sendall(len(payload).to_bytes(3, "little") + b"\0" + payload)
 
     threading.Thread(target=answer, daemon=True).start()
-    path, port = folder / "pipeline.yaml", listener.getsockname()[1]
+    return int(listener.getsockname()[1])
+
+
+def access_denied(folder: Path) -> tuple[list[object], str]:
+    path, port = folder / "pipeline.yaml", denying_port()
     settings = f"{{host: 127.0.0.1, port: {port}, user: u, password: p}}"
     path.write_text(f"lake: lake\nsources: {{shop: {{mysql: {settings}}}}}\n")
     return ["extract", "-c", path], f"shop: 127.0.0.1:{port} answered: Host '127.0.0.1' is not allowed to connect"
@@ -121,12 +125,18 @@ def jvm_ended(folder: Path) -> tuple[list[object], str]:
     return ["compact", "-c", shop.path], "spark.remote: sc://127.0.0.1:1: cannot be reached"
 
 
-def delivery(folder: Path) -> tuple[list[object], str]:
+def delivery(folder: Path, port: int = 1) -> tuple[list[object], str]:
     shop = Shop(folder)
     shop.log(order(1))
+    server = f"{{host: 127.0.0.1, port: {port}, user: u, password: p}}"
     with shop.path.open("a") as file:
-        file.write("deliveries: {copy: {mysql: {host: 127.0.0.1, port: 1, user: u, password: p}, apply: ordered}}\n")
-    return ["verify", "-c", shop.path, "--delivery", "copy"], "delivery copy: 127.0.0.1:1 cannot be reached: "
+        file.write(f"deliveries: {{copy: {{mysql: {server}, apply: ordered}}}}\n")
+    return ["verify", "-c", shop.path, "--delivery", "copy"], f"delivery copy: 127.0.0.1:{port} cannot be reached: "
+
+
+def delivery_denied(folder: Path) -> tuple[list[object], str]:
+    words, _ = delivery(folder, denying_port())
+    return words, "answered: Host '127.0.0.1' is not allowed to connect"
 
 
 @dataclass(frozen=True)
@@ -147,7 +157,11 @@ CASES: dict[type[errors.StratalogError], list[Expected]] = {
     errors.LakeError: [Expected(lake)],
     errors.LostRace: [Expected(lost_race)],
 }
-APART = {errors.JvmEnded: jvm_ended, errors.DeliveryError: delivery}
+APART = {
+    errors.JvmEnded: jvm_ended,
+    errors.DeliveryError: delivery,
+    errors.DeliveryDenied: delivery_denied,
+}
 """In processes of their own: these begin Spark."""
 STOPPED_TABLES = (errors.TableStopped, errors.NamesUnknown)
 """By ``run``, with Spark: tests/pipeline/test_commands.py."""
@@ -227,7 +241,14 @@ errors.StratalogError.__init__ = noted
 @pytest.mark.thorough
 @pytest.mark.processes
 @pytest.mark.parametrize(
-    "kind", [errors.JvmEnded, pytest.param(errors.DeliveryError, marks=[pytest.mark.spark, pytest.mark.slow])]
+    "kind",
+    [
+        errors.JvmEnded,
+        *(
+            pytest.param(kind, marks=[pytest.mark.spark, pytest.mark.slow])
+            for kind in (errors.DeliveryError, errors.DeliveryDenied)
+        ),
+    ],
 )
 def test_an_error_of_a_command_that_begins_spark_is_one_message(
     kind: type[errors.StratalogError], tmp_path: Path

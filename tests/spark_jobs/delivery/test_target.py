@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import pymysql
 import pytest
+from pydantic import SecretStr
 
 from spark_jobs.config.servers import MySQL
 from spark_jobs.delivery import progress, target
@@ -12,7 +13,7 @@ from spark_jobs.delivery.progress import Step, TableId, WindowPlan
 from spark_jobs.delivery.statements import RowStatement
 from spark_jobs.delivery.target import Connection
 from spark_jobs.delivery.transactions import TargetTransaction, commit
-from spark_jobs.errors import DeliveryError
+from spark_jobs.errors import DeliveryDenied, DeliveryError
 from tests.fix_mysql import Database
 
 SERVER = MySQL(host="db", user="writer", password="secret")
@@ -76,6 +77,30 @@ def test_what_is_refused_is_not_tried_again(error: Exception, attempts: int, mon
     with pytest.raises(DeliveryError):
         Connection("replica", SERVER).retried(failing)
     assert len(made) == attempts
+
+
+@pytest.mark.parametrize(
+    "number, kind",
+    [
+        *((number, DeliveryDenied) for number in (1044, 1045, 1130, 1142)),
+        *((number, DeliveryError) for number in (1062, 1205, 2013)),
+    ],
+)
+def test_a_denial_has_a_class(number: int, kind: type[DeliveryError]) -> None:
+    assert type(Connection("replica", SERVER).error(pymysql.OperationalError(number, "no"))) is kind
+
+
+@pytest.mark.mysql
+def test_a_login_that_is_denied_is_told_at_once(login: MySQL) -> None:
+    began = time.monotonic()
+    with (
+        Connection("copy", login.model_copy(update={"password": SecretStr("another")})) as connection,
+        pytest.raises(
+            DeliveryDenied, match=r"Access denied for user 'writer'@.*; check the user or password of 'writer'"
+        ),
+    ):
+        connection.ask("SELECT 1")
+    assert time.monotonic() - began < 3
 
 
 TABLE = TableId("copy", "s", "t")

@@ -1,7 +1,7 @@
 import pytest
 
-from spark_jobs.checks.grants import Grants
 from spark_jobs.config.table_patterns import Pattern
+from spark_jobs.source.grants import Grants
 
 LINES = (
     "GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO 'repl'@'%' IDENTIFIED BY PASSWORD '*08'",
