@@ -127,7 +127,7 @@ def _expire(path: str) -> None:
     """Removes what bronze's log need not keep, as ``maintain`` does."""
     snapshot = snapshot_of(path)
     assert snapshot is not None
-    vacuum.remove(path, vacuum.expired_log(snapshot))
+    vacuum.remove(path, vacuum.unneeded_log(snapshot, vacuum.list_files(snapshot)))
 
 
 def _commit_bronze(pipeline: Pipeline) -> int:

@@ -11,10 +11,10 @@ which no version names, are kept as long as files that were removed. That is Del
 
 import re
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from spark_jobs.delta.change_data import FOLDER
-from spark_jobs.delta.log_files import directory, log_directory
+from spark_jobs.delta.log_files import directory
 from spark_jobs.delta.snapshot import DataFile, Snapshot, removed_files
 from spark_jobs.errors import LakeError
 from spark_jobs.storage.files import StoredPath, reason, walk
@@ -22,19 +22,34 @@ from spark_jobs.storage.files import StoredPath, reason, walk
 _FILE_RETENTION = "delta.deletedFileRetentionDuration", "interval 1 week"
 _LOG_RETENTION = "delta.logRetentionDuration", "interval 30 days"
 """Properties, and what Delta takes where a table has none."""
-_LOG_FILE = re.compile(r"(\d{20})\..+")
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
+_LOG_FILE = re.compile(r"_delta_log/(\d{20})\.[^/]+")
+_CHECKPOINT = re.compile(r"_delta_log/(\d{20})\.checkpoint\.parquet")
 _INTERVAL = re.compile(r"(?:interval\s+)?(\d+)\s+(week|day|hour|minute|second)s?", re.IGNORECASE)
 _ICEBERG = "metadata/"
 """Folder of an Iceberg table's metadata (spark_jobs/iceberg)."""
 _SECONDS = {"week": 604_800, "day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
 
 
-def unnamed_files(snapshot: Snapshot, hours: int, versions: Iterable[Snapshot] = ()) -> list[StoredPath]:
+WrittenFile = tuple[str, float]
+"""Name of a file within a table's folder, and when it was written."""
+
+
+def list_files(snapshot: Snapshot) -> list[WrittenFile]:
+    """The files in and below a table's folder, those of its log too. Raises LakeError."""
+    try:
+        return list(walk(directory(snapshot.path)))
+    except OSError as error:
+        raise LakeError(f"{snapshot.path}: cannot be read: {reason(error)}") from error
+
+
+def unnamed_files(
+    snapshot: Snapshot, files: Iterable[WrittenFile], hours: int, versions: Iterable[Snapshot] = ()
+) -> list[StoredPath]:
     """The files of a table that no version within reach names.
 
     Args:
         snapshot: the newest version.
+        files: those that the table has.
         hours: how long files are kept that it does not name.
         versions: older versions whose files are kept.
 
@@ -46,7 +61,6 @@ def unnamed_files(snapshot: Snapshot, hours: int, versions: Iterable[Snapshot] =
     kept_files = [*snapshot.files, *recent, *(file for version in versions for file in version.files)]
     live_paths = {str(path) for file in kept_files for path in _paths_of_file(snapshot.path, file)}
     folder = directory(snapshot.path)
-    files = _files_in(snapshot, folder)
     old = [folder / name for name, written_at in files if written_at < since and not _is_hidden(name)]
     return [file for file in old if str(file) not in live_paths]
 
@@ -60,54 +74,45 @@ def remove(path: str, files: Iterable[StoredPath]) -> None:
         raise LakeError(f"{path}: an unreferenced file cannot be removed: {reason(error)}") from error
 
 
-def expired_log(snapshot: Snapshot, pinned: Collection[int] = ()) -> list[StoredPath]:
+def unneeded_log(snapshot: Snapshot, files: Sequence[WrittenFile], pinned: Collection[int] = ()) -> list[StoredPath]:
     """The files of a table's log that no version needs but those which its log need not keep any longer.
-
-    Everything before a checkpoint is such a file, where the checkpoint is older than ``delta.logRetentionDuration``.
 
     Args:
         snapshot: the newest version.
+        files: those that the table has.
         pinned: older versions that are read.
-
-    Raises LakeError.
     """
+    folder, expired = directory(snapshot.path), _expired_log(snapshot, files, pinned)
+    superseded = _superseded_checkpoints([file for file in files if file[0] not in expired])
+    return [folder / name for name in (*expired, *superseded)]
+
+
+def _expired_log(snapshot: Snapshot, files: Iterable[WrittenFile], pinned: Collection[int]) -> dict[str, None]:
+    """All of the log before a checkpoint that is older than ``delta.logRetentionDuration``."""
     seconds = _seconds(snapshot, *_LOG_RETENTION)
     if not seconds:  # for ever, or as long as Spark alone understands
-        return []
-    log, until = log_directory(snapshot.path), time.time() - seconds
-    files = _files_in(snapshot, log)
-    last = min([snapshot.version, *pinned])
-    checkpoints = (
-        int(match[1]) for name, written_at in files if written_at < until and (match := _CHECKPOINT.fullmatch(name))
-    )
+        return {}
+    until, last = time.time() - seconds, min([snapshot.version, *pinned])
+    log = {name: (int(match[1]), at) for name, at in files if (match := _LOG_FILE.fullmatch(name))}
+    checkpoints = (version for name, (version, at) in log.items() if at < until and _CHECKPOINT.fullmatch(name))
     first = max((version for version in checkpoints if version <= last), default=0)
-    return [log / name for name, _ in files if (match := _LOG_FILE.fullmatch(name)) and int(match[1]) < first]
+    return dict.fromkeys(name for name, (version, _) in log.items() if version < first)
 
 
-def superseded_checkpoints(snapshot: Snapshot) -> list[StoredPath]:
+def _superseded_checkpoints(files: Iterable[WrittenFile]) -> list[str]:
     """Checkpoints that others stand in for: of those that were written within one hour all but the newest.
 
     Every version stays readable, from an earlier checkpoint and more commits. A checkpoint names all files that were
     removed within ``delta.deletedFileRetentionDuration``, so that many commits leave many large ones. The oldest one
     stays, since the commits before it may be gone, and all of the last hour, which somebody may be reading.
-
-    Raises LakeError.
     """
-    log, hour = log_directory(snapshot.path), _SECONDS["hour"]
+    hour = _SECONDS["hour"]
     # Names of files have their versions in front, with zeros, so that their order is that of the versions.
-    checkpoints = sorted((name, at) for name, at in _files_in(snapshot, log) if _CHECKPOINT.fullmatch(name))
+    checkpoints = sorted((name, at) for name, at in files if _CHECKPOINT.fullmatch(name))
     newest_by_hour = {at // hour: name for name, at in checkpoints}
     stays = {*newest_by_hour.values(), *(name for name, _ in checkpoints[:1] + checkpoints[-2:])}
     until = time.time() - hour
-    return [log / name for name, at in checkpoints if name not in stays and at < until]
-
-
-def _files_in(snapshot: Snapshot, folder: StoredPath) -> list[tuple[str, float]]:
-    """Names of the files in and below a table's folder, and when each was written. Raises LakeError."""
-    try:
-        return list(walk(folder))
-    except OSError as error:
-        raise LakeError(f"{snapshot.path}: cannot be read: {reason(error)}") from error
+    return [name for name, at in checkpoints if name not in stays and at < until]
 
 
 def _seconds(snapshot: Snapshot, key: str, default: str) -> int:

@@ -259,15 +259,15 @@ def _maintained(pipeline: Pipeline, work: _MaintenanceJob) -> Maintained:
     if work.is_downstream:
         iceberg_tables.expire(pipeline, table.path, hours, work.pinned)
     older = (snapshot_of(table.path, version) for version in work.pinned if version < snapshot.version)
-    vacuum.remove(table.path, vacuum.unnamed_files(snapshot, hours, [version for version in older if version]))
-    vacuum.remove(table.path, vacuum.expired_log(snapshot, work.pinned))
-    vacuum.remove(table.path, vacuum.superseded_checkpoints(snapshot))
+    files = vacuum.list_files(snapshot)
+    vacuum.remove(table.path, vacuum.unnamed_files(snapshot, files, hours, [version for version in older if version]))
+    vacuum.remove(table.path, vacuum.unneeded_log(snapshot, files, work.pinned))
     if work.log_of:
         keep_indexes(lake_of(pipeline), work.log_of)
     else:
         index_files.remove_stale(table.path)
-    files, after = len(table.file_sizes()), newest_with_same_rows(table, head.version)
-    return Maintained(table.path, work.files_before, files, head.version, after, hours, work.folded)
+    files_after, after = len(table.file_sizes()), newest_with_same_rows(table, head.version)
+    return Maintained(table.path, work.files_before, files_after, head.version, after, hours, work.folded)
 
 
 def newest_with_same_rows(table: Table, version: int) -> int:

@@ -12,6 +12,7 @@ from pyroaring import BitMap64
 
 from spark_jobs.delta import change_data, commits, data_files, deletion_vectors, vacuum
 from spark_jobs.delta.snapshot import DataFile, Snapshot, snapshot_of
+from spark_jobs.storage.files import StoredPath
 from tests.spark_jobs.delta.tables import MAPPED, all_rows, append, begin, newest, rows
 
 WEEK = 7 * 24
@@ -30,7 +31,13 @@ def replaced(snapshot: Snapshot, removes: Sequence[DataFile]) -> Snapshot:
 
 
 def names(snapshot: Snapshot, hours: int, versions: Sequence[Snapshot] = ()) -> set[str]:
-    return {Path(str(file)).name for file in vacuum.unnamed_files(snapshot, hours, versions)}
+    return {
+        Path(str(file)).name for file in vacuum.unnamed_files(snapshot, vacuum.list_files(snapshot), hours, versions)
+    }
+
+
+def unneeded_log(snapshot: Snapshot, pinned: Sequence[int] = ()) -> list[StoredPath]:
+    return vacuum.unneeded_log(snapshot, vacuum.list_files(snapshot), pinned)
 
 
 def name_of(snapshot: Snapshot, file: DataFile) -> str:
@@ -48,7 +55,7 @@ def test_what_was_removed_lately_stays_and_goes_when_its_time_is_over(first: Sna
     assert names(second, WEEK) == set(), "it was removed just now"
     assert names(second, 0) == {name_of(first, first.files[0])}
     assert names(second, 0, [first]) == set(), "somebody reads the version before"
-    vacuum.remove(second.path, vacuum.unnamed_files(second, 0))
+    vacuum.remove(second.path, vacuum.unnamed_files(second, vacuum.list_files(second), 0))
     assert names(second, 0) == set()
     assert [row["key"] for row in all_rows(second)] == [0, 1, 2]
 
@@ -124,7 +131,7 @@ def test_the_log_before_an_old_checkpoint_goes(tmp_path: Path, days: int, pinned
     for key in range(26):
         snapshot = append(snapshot, [key])
     aged(snapshot.path, 24 * days)
-    vacuum.remove(snapshot.path, vacuum.expired_log(snapshot, pinned))
+    vacuum.remove(snapshot.path, unneeded_log(snapshot, pinned))
     log = [file.name for file in Path(snapshot.path, "_delta_log").iterdir() if file.name[0].isdigit()]
     assert min(log).startswith(f"{first:020}")
     for version in {first, *(version for version in pinned), 25}:
@@ -142,7 +149,7 @@ def test_a_log_that_is_kept_for_ever_stays(tmp_path: Path) -> None:
     for key in range(12):
         snapshot = append(snapshot, [key])
     aged(snapshot.path, 24 * 40)
-    assert vacuum.expired_log(snapshot) == []
+    assert unneeded_log(snapshot) == []
 
 
 def test_checkpoints_that_newer_ones_of_their_hour_stand_in_for_go(tmp_path: Path) -> None:
@@ -155,10 +162,10 @@ def test_checkpoints_that_newer_ones_of_their_hour_stand_in_for_go(tmp_path: Pat
     for at, version in enumerate(range(2, 20, 2)):
         written_at = hour - (10 - at // 3) * 3_600 + at
         os.utime(log / f"{version:020}.checkpoint.parquet", (written_at, written_at))
-    vacuum.remove(snapshot.path, vacuum.superseded_checkpoints(snapshot))
+    vacuum.remove(snapshot.path, unneeded_log(snapshot))
     left = sorted(int(file.name[:20]) for file in log.glob("*.checkpoint.parquet"))
     assert left == [2, 6, 12, 18, 20, 22, 24], "the oldest, one of each hour, and those of the last"
-    assert vacuum.superseded_checkpoints(snapshot) == []
+    assert unneeded_log(snapshot) == []
     for version in range(25):
         older = snapshot_of(snapshot.path, version)
         assert older is not None
@@ -169,6 +176,6 @@ def test_checkpoints_that_newer_ones_of_their_hour_stand_in_for_go(tmp_path: Pat
         if file.name[0].isdigit() and int(file.name[:20]) < 6:
             file.unlink()
     aged(snapshot.path, 5)
-    vacuum.remove(snapshot.path, vacuum.superseded_checkpoints(snapshot))
+    vacuum.remove(snapshot.path, unneeded_log(snapshot))
     assert sorted(int(file.name[:20]) for file in log.glob("*.checkpoint.parquet")) == [6, 22, 24]
     assert [row["key"] for row in all_rows(snapshot_of(snapshot.path, 7) or snapshot)] == list(range(8))

@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -32,6 +33,7 @@ from spark_jobs.operations.retention.maintenance import (
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.run import extract_source
 from spark_jobs.runtime.lazy_session import lazy_session
+from spark_jobs.storage.files import StoredPath, walk
 from tests.binlogs.logs import SOURCE, Logs, file
 from tests.binlogs.segment_spec import Commit, Insert, Update
 from tests.command_result import without_codes
@@ -144,15 +146,23 @@ def test_files_go_that_no_reader_needs_and_stay_while_one_does(logs: Logs, monke
     newest, older = snapshot_of(silver.path), snapshot_of(silver.path, before.version)
     assert newest is not None
     assert older is not None
-    assert vacuum.unnamed_files(newest, hours) == []
+    assert vacuum.unnamed_files(newest, vacuum.list_files(newest), hours) == []
     after = silver.head()
     assert after is not None
     assert (_hours(silver, after.version, timedelta(0)), _hours(silver, None, timedelta(days=2))) == (0, 48)
-    assert len(vacuum.unnamed_files(newest, 0, [older])) == full - 1 - len(older.files)
+    assert len(vacuum.unnamed_files(newest, vacuum.list_files(newest), 0, [older])) == full - 1 - len(older.files)
     monkeypatch.setattr(maintenance, "_hours", lambda *_: 0)
     monkeypatch.setattr(maintenance, "_maintained_tables", lambda lake, source: [(silver, ())])
+    listed = []
+
+    def counted_walk(folder: StoredPath) -> Iterator[tuple[str, float]]:
+        listed.append(str(folder))
+        return walk(folder)
+
+    monkeypatch.setattr(vacuum, "walk", counted_walk)
     assert maintain_source(logs.spark, logs.pipeline(), SOURCE).stopped == {}
     assert file_count() == 1
+    assert listed == [silver.path], "a listing of a store's folder is a request for each thousand files"
     assert silver.head() == after, "removing files is no version of the table"
 
 
