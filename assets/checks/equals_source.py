@@ -18,6 +18,7 @@ from assets.failures import failing, retried
 from assets.lineage import Lineage, TableAsset
 from assets.progress import sessions
 from spark_jobs.config.model import Pipeline
+from spark_jobs.runtime.lazy_session import lazy_session
 
 if TYPE_CHECKING:  # imports pyspark
     from spark_jobs.checks.verify import Verdict
@@ -53,11 +54,9 @@ def verify_checks(pipeline: Pipeline, lineage: Lineage) -> dg.AssetChecksDefinit
         table_list = [table for table in tables if table.key in selected]
         targets = {(TableName(*asset.origins[0]), asset.name): asset for asset in table_list}
         names, pending = {name for name, _ in targets}, dict(targets)
-        spark = sessions(context, catalog.spark)
+        spark = lazy_session(sessions(context, catalog.spark).session)
         with failing():
-            verdicts = verify_source(
-                spark.session(), pipeline, source, names.__contains__, lambda *pair: pair in targets
-            )
+            verdicts = verify_source(spark, pipeline, source, names.__contains__, lambda *pair: pair in targets)
             for verdict in verdicts:
                 yield _result(pending.pop(_compared(pending, verdict)), verdict)
         # A table that has no verdict is gone on both sides.

@@ -15,6 +15,7 @@ from assets.lineage import Lineage
 from assets.materialize import report_step
 from assets.progress import progress, sessions
 from spark_jobs.config.model import Pipeline
+from spark_jobs.runtime.lazy_session import lazy_session
 from spark_jobs.text.counts import counted
 
 if TYPE_CHECKING:  # these import pyspark
@@ -59,7 +60,7 @@ def mend_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
 
         with failing(), progress(context):
             mended = mend_source(
-                sessions(context, catalog.spark).session(),
+                lazy_session(sessions(context, catalog.spark).session),
                 pipeline,
                 source,
                 tables=config.tables,

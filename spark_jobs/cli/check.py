@@ -249,7 +249,7 @@ def _verify_delivery(pipeline: Pipeline, name: str, tables: tuple[str, ...], *, 
 
     chosen_deliveries(pipeline, name)
     only = Scope.parse(tables) if tables else None
-    with spark_of(pipeline, is_run=True) as spark:
+    with spark_of(pipeline, is_run=True, is_lazy=True) as spark:
         verdicts = list(verify_delivery(spark, pipeline, name, only))
 
     # The grid first, then the rows that differ, and remarks on standard error.

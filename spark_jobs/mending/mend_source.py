@@ -163,8 +163,8 @@ def mend_source(
     server = require_live(pipeline, source)
     require_keys(tables, keys)
     with ServerSession(server) as session:
-        names = named_tables(known_tables(pipeline, source, session), tables, source)
-        at_server = {TableName(*name) for name in session.tables()}
+        at_server = set(session.tables())
+    names = named_tables(known_tables(pipeline, source, at_server), tables, source)
     require_lock(server, [name for name in names if name in at_server])
     # Which keys: those that are given, or those that a comparison finds.
     work = _Mending(spark, pipeline, source, is_applied=is_applied)

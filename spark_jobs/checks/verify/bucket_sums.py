@@ -34,6 +34,7 @@ from spark_jobs.engine.jobs.key_hash import hashes
 from spark_jobs.engine.rows.inherited_rows import row_groups
 from spark_jobs.pipeline.initial_load.key_ranges import KeyRange
 from spark_jobs.pipeline.initial_load.selecting import Selecting
+from spark_jobs.runtime.lazy_session import lazy_session, session_if_started, start_session
 from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.silver.keyless_rows import comparable_columns
 
@@ -221,6 +222,10 @@ class HashedSide(ABC):
     def _results(self, columns: HashedColumns, work: Work) -> Iterable[Any]:
         """Results of a function for each of the tasks that read all rows."""
 
+    def start(self) -> None:
+        """Start Spark, whose SQL makes texts, by this thread: others ask for them."""
+        start_session(self.spark)
+
     def buckets(self, count: int) -> Buckets:
         """All rows, over so many buckets."""
         buckets = Buckets.empty(count)
@@ -257,8 +262,10 @@ def in_texts(spark: SparkSession, rows: pa.Table, listed: Sequence[str]) -> pa.T
 def session_of_texts(spark: SparkSession, size: int) -> SparkSession:
     """A session that prints numbers alike whatever the user's settings are: not ANSI, small decimals get exponents.
 
-    size: bytes that it reads.
+    A lazy one of a lazy one that is not started. size: bytes that it reads.
     """
+    if session_if_started(spark) is None:
+        return lazy_session(lambda: session_of_texts(start_session(spark), size))
     session = session_over(spark, size)
     session.conf.set("spark.sql.ansi.enabled", "true")
     return session

@@ -159,6 +159,7 @@ def compare(layout: DigestLayout, source: ServerSide, lag: Lag, since: Position,
     log.info("%s: %d of %d buckets differ; looking into %d", layout, len(differing), buckets, len(looked_at))
     rows = np.maximum(source_buckets.rows, here.rows)
     narrowed = _suspects_of_few_rows if int(rows[looked_at].sum()) <= _FEW_ROWS else _suspects_of_many_rows
+    lake.start()
     suspected, missing = narrowed(source, lake, looked_at, buckets)
     older = lag.older(missing)
     open_ = [key for key in suspected if key not in older]

@@ -114,7 +114,7 @@ class _ComparedDelivery:
         self._require_delivered(name)
         digest_layout = self._layout()
         if not digest_layout.key:
-            return self._counted()
+            return self._counted(digest_layout)
         # compare.py takes the server for the source of truth, and here it is the lake: missing there is extra here.
         target = ServerRows(self.spark, self.session, digest_layout)
         lag = _NoLag(LakeRows(self.spark, self.table.table, digest_layout))
@@ -161,9 +161,9 @@ class _ComparedDelivery:
             target.key(columns),
         )
 
-    def _counted(self) -> dict[str, Any]:
+    def _counted(self, digest_layout: DigestLayout) -> dict[str, Any]:
         """Result for a table without a key: its rows are counted."""
-        lake = self.table.table.read(self.spark, self.table.version).count()
+        lake = LakeRows(self.spark, self.table.table, digest_layout).count()
         target = self.session.count(self.table.schema, self.table.name)
         return {
             "state": EQUAL if lake == target else DIFFERS,

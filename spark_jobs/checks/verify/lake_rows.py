@@ -37,6 +37,7 @@ from spark_jobs.engine.merge.part_merge import part_schema
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
+from spark_jobs.runtime.lazy_session import start_session
 from spark_jobs.runtime.tasks_here import TASKS_HERE
 from spark_jobs.silver.table import Op, before_sql, position_sql
 from spark_jobs.text.sql import identifier
@@ -102,7 +103,7 @@ class LakeRows(HashedSide):
         """Results of tasks over the rows in the table's files."""
         snapshot, current = self._compared_snapshot(), self._current_values()
         size = sum(file.size for file in snapshot.files)
-        spark = TASKS_HERE if size <= _SMALL else self.spark
+        spark = TASKS_HERE if size <= _SMALL else start_session(self.spark)
         groups = spark_job.packed(snapshot.files, lambda file: file.size, max(size / _TASKS, 1))
         schema = part_schema(snapshot.schema, (column.name for column in self.layout.columns))
         tasks: list[HashTask] = [LakeFiles(self.table.path, schema, group, current, columns) for group in groups]
@@ -131,7 +132,7 @@ class SilverRows:
     """Rows of a table's keys in silver."""
 
     def __init__(self, spark: SparkSession, table: Table, layout: DigestLayout) -> None:
-        self.spark = session_of_texts(spark, sum(table.file_sizes()))
+        self.spark = session_of_texts(start_session(spark), sum(table.file_sizes()))
         self.table = table
         self.layout = layout
         _require_columns(table, layout)

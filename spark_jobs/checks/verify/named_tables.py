@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 
 from spark_jobs.binlog import TableName
 from spark_jobs.changes.lines import wanted_tables
-from spark_jobs.checks.verify.server_rows import ServerSession
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Entry
@@ -16,16 +15,15 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.text.suggestions import did_you_mean
 
 
-def tables_in_scope(pipeline: Pipeline, session: ServerSession, entries: Iterable[Entry]) -> list[TableName]:
-    """The tables in scope that the server or the lake has. entries: the lake's. Raises SourceError."""
+def tables_in_scope(pipeline: Pipeline, at_server: Iterable[TableName], entries: Iterable[Entry]) -> list[TableName]:
+    """The tables in scope that the server or the lake has. entries: the lake's."""
     in_lake = {TableName(*entry.name) for entry in entries if entry.state != "ignored"}
-    listed = {TableName(*name) for name in session.tables()} | in_lake
-    return sorted(name for name in listed if pipeline.scope.holds(name.schema, name.table))
+    return sorted(name for name in {*at_server, *in_lake} if pipeline.scope.holds(name.schema, name.table))
 
 
-def known_tables(pipeline: Pipeline, source: str, session: ServerSession) -> list[TableName]:
-    """The same by what the lake has now, before a run. Raises SourceError, LakeError."""
-    return tables_in_scope(pipeline, session, publication.read(lake_of(pipeline), source))
+def known_tables(pipeline: Pipeline, source: str, at_server: Iterable[TableName]) -> list[TableName]:
+    """The same by what the lake has now, before a run. Raises LakeError."""
+    return tables_in_scope(pipeline, at_server, publication.read(lake_of(pipeline), source))
 
 
 def named_tables(names: Sequence[TableName], tables: Sequence[str], owner: str) -> list[TableName]:

@@ -81,6 +81,10 @@ class ComparedSide(Protocol):
 
     def count(self) -> int: ...
 
+    def start(self) -> None:
+        """Start what makes texts of rows, by this thread: others ask for them."""
+        ...
+
     def buckets(self, count: int) -> Buckets:
         """All rows, over so many buckets."""
         ...

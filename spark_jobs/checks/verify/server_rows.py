@@ -29,6 +29,7 @@ from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.key_ranges import Key, KeyRange, key_of, ranges
 from spark_jobs.pipeline.initial_load.selecting import Selecting
+from spark_jobs.runtime.lazy_session import start_session
 from spark_jobs.runtime.tasks_here import TASKS_HERE
 from spark_jobs.source.connection import refused_by
 from spark_jobs.source.information_schema import definition_of
@@ -96,9 +97,9 @@ class ServerSession:
         end = self.server.end(self._connection)
         return Position(end.file, end.offset, stretch)
 
-    def tables(self) -> list[tuple[str, str]]:
-        """Schema and name of all tables that the user may see."""
-        return sorted(self.rows(_ASK_TABLES))
+    def tables(self) -> list[TableName]:
+        """All tables that the user may see."""
+        return sorted(TableName(*name) for name in self.rows(_ASK_TABLES))
 
     def columns(self, schema: str, table: str) -> list[dict[str, Any]]:
         """Columns of a table as ``layout`` takes them; none where there is no such table."""
@@ -138,6 +139,9 @@ class ServerRows(HashedSide):
         super().__init__(spark, layout)
         self.session = session
         self.key = session.key(layout)
+        self._rows, self._row_bytes = session.estimates(layout.schema, layout.table)
+        # By this thread: another one reads the rows.
+        self._tasks_in = TASKS_HERE if self._rows <= _SMALL else start_session(spark)
 
     def count(self) -> int:
         return self.session.count(self.layout.schema, self.layout.table)
@@ -173,9 +177,7 @@ class ServerRows(HashedSide):
     def _results(self, columns: HashedColumns, work: Work) -> Iterator[Any]:
         """Results of tasks over the rows, of some ranges of keys at a time."""
         layout = self.layout
-        table_rows, row_bytes = self.session.estimates(layout.schema, layout.table)
-        spark = TASKS_HERE if table_rows <= _SMALL else self.spark
-        rows = max(_LEAST, min(_MOST, _BYTES // max(row_bytes, 1)))
+        rows = max(_LEAST, min(_MOST, _BYTES // max(self._row_bytes, 1)))
         boundaries = self.session.ranges(self.key, rows)
         selecting = self._selecting(columns)
         began = reported = time.monotonic()
@@ -188,7 +190,7 @@ class ServerRows(HashedSide):
                 group_size = -(-len(parts) // _TASKS)
                 groups = (tuple(parts[at : at + group_size]) for at in range(0, len(parts), group_size))
                 tasks: list[HashTask] = [ServerRanges(selecting, group, columns) for group in groups]
-                yield from spark_job.run(spark, tasks, work)
+                yield from spark_job.run(self._tasks_in, tasks, work)
                 rows_read += rows * len(parts)
                 parts = following.result()
                 now = time.monotonic()

@@ -93,7 +93,7 @@ def require_named(pipeline: Pipeline, sources: Sequence[str], tables: Sequence[s
     for source in sources:
         try:
             with about(source), ServerSession(require_live(pipeline, source)) as session:
-                names += known_tables(pipeline, source, session)
+                names += known_tables(pipeline, source, session.tables())
         except (SourceError, LakeError):
             if len(sources) == 1:
                 raise
@@ -129,7 +129,6 @@ def verify_source(
     with ServerSession(server) as session:
         checking = _ComparedSource(spark, pipeline, name, session, since)
         position = checking.end()
-        start_session(spark)  # the server has answered; comparing makes Spark's columns
         checking.catch_up(position)
         names = [name for name in checking.names() if wanted is None or wanted(name)]
         _say_redacted(checking.lake, name)
@@ -228,7 +227,7 @@ class _ComparedSource:
 
     def names(self) -> list[TableName]:
         """The tables in scope that the server or the lake has."""
-        return tables_in_scope(self.pipeline, self.session, self.entries.values())
+        return tables_in_scope(self.pipeline, self.session.tables(), self.entries.values())
 
     def verdicts(
         self, name: TableName, since: Position, is_wanted: Callable[[TableName, Name], bool] | None
@@ -361,7 +360,7 @@ class _ComparedTable:
         counts = (
             f"count_if(_position < {silver.before_sql(at)}) AS {identifier(name)}" for name, at in restarts.items()
         )
-        current = self.downstream.read(self.source.spark).where(CURRENT_ROWS[self.into.mode])
+        current = self.downstream.read(start_session(self.source.spark)).where(CURRENT_ROWS[self.into.mode])
         rows = current.selectExpr(*counts).collect()[0]
         return {name: rows[name] for name in restarts if rows[name]}
 
@@ -428,7 +427,8 @@ class _ComparedTable:
             raise TableStopped(
                 "the server has no such table, or does not show it to this user; the log did not drop it"
             )
-        rows = self.downstream.read(self.source.spark, head.version).where(CURRENT_ROWS[self.into.mode]).count()
+        # Its rows are counted, so no column is compared.
+        rows = LakeRows(self.source.spark, self.downstream, layout(self.name, [], {}, ()), self.into.mode).count()
         remaining = rows if self.source.pipeline.on_drop == "drop" else 0
         return {"state": DIFFERS if remaining else DROPPED, "lake_rows": rows, "extra": remaining}
 

@@ -5,6 +5,8 @@ import pytest
 
 from dagster_project.build import build_defs
 from dagster_project.ops.mend import MendConfig
+from spark_jobs.binlog import TableName
+from spark_jobs.checks.verify.server_rows import ServerSession
 from tests.fix_pipeline import Shop, require_same
 from tests.lakes.code_location import GivenSession
 
@@ -12,6 +14,36 @@ from tests.lakes.code_location import GivenSession
 @pytest.mark.dagster
 def test_the_launchpad_shows_every_key() -> None:
     assert MendConfig.to_config_schema().as_field().default_value == {"tables": [], "keys": [], "apply": False}
+
+
+@pytest.mark.dagster
+@pytest.mark.spark
+@pytest.mark.mysql
+@pytest.mark.parametrize("table, message", [("u", "has a table like"), ("t", "GRANT LOCK TABLES ON")])
+def test_names_and_privileges_are_looked_at_before_spark_is_started(
+    shop: Shop, table: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by ``stratalog mend``; the server is asked for its tables once."""
+    asked = list[ServerSession]()
+
+    def counted(session: ServerSession) -> list[TableName]:
+        asked.append(session)
+        return tables(session)
+
+    tables = ServerSession.tables
+    monkeypatch.setattr(ServerSession, "tables", counted)
+    shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
+    pipeline = shop.pipeline(live=True)
+    shop.run(pipeline)
+    with dg.DagsterInstance.ephemeral() as instance:
+        job = build_defs(pipeline, {"spark": GivenSession(None)}).resolve_job_def("mend_shop_tables")
+        config = {"tables": [f"{shop.database.name}.{table}"], "apply": True}
+        result = job.execute_in_process(run_config=config, instance=instance, raise_on_error=False)
+    [failure] = [event.step_failure_data for event in result.all_events if event.is_step_failure]
+    assert failure.user_failure_data
+    assert message in (failure.user_failure_data.description or "")
+    assert len(asked) == 1
+    assert not [event for event in result.all_events if event.is_step_up_for_retry]
 
 
 @pytest.mark.dagster

@@ -156,12 +156,10 @@ CASES: dict[type[errors.StratalogError], list[Expected]] = {
     errors.Unsupported: [Expected(unsupported)],
     errors.LakeError: [Expected(lake)],
     errors.LostRace: [Expected(lost_race)],
+    errors.DeliveryError: [Expected(delivery)],
+    errors.DeliveryDenied: [Expected(delivery_denied)],
 }
-APART = {
-    errors.JvmEnded: jvm_ended,
-    errors.DeliveryError: delivery,
-    errors.DeliveryDenied: delivery_denied,
-}
+APART: dict[type[errors.StratalogError], Case] = {errors.JvmEnded: jvm_ended}
 """In processes of their own: these begin Spark."""
 STOPPED_TABLES = (errors.TableStopped, errors.NamesUnknown)
 """By ``run``, with Spark: tests/pipeline/test_commands.py."""
@@ -240,16 +238,7 @@ errors.StratalogError.__init__ = noted
 
 @pytest.mark.thorough
 @pytest.mark.processes
-@pytest.mark.parametrize(
-    "kind",
-    [
-        errors.JvmEnded,
-        *(
-            pytest.param(kind, marks=[pytest.mark.spark, pytest.mark.slow])
-            for kind in (errors.DeliveryError, errors.DeliveryDenied)
-        ),
-    ],
-)
+@pytest.mark.parametrize("kind", APART)
 def test_an_error_of_a_command_that_begins_spark_is_one_message(
     kind: type[errors.StratalogError], tmp_path: Path
 ) -> None:

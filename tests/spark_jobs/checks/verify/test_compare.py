@@ -42,6 +42,10 @@ class CountedRows:
 
     rows: Rows
     twice: set[int] = field(default_factory=set)
+    has_started: bool = False
+
+    def start(self) -> None:
+        self.has_started = True
 
     def count(self) -> int:
         return len(self.rows)

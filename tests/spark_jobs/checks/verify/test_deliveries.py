@@ -1,10 +1,12 @@
 import json
 
 import pytest
+from pyspark.sql import SparkSession
 
 from spark_jobs.checks.verify.deliveries import verify_delivery
 from spark_jobs.config.table_patterns import Scope
 from spark_jobs.operations.observation.verified import DIFFERS, EQUAL, NOT_COMPARED
+from spark_jobs.runtime.lazy_session import lazy_session
 from tests.lakes.delivered import Copy
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
@@ -21,8 +23,16 @@ def test_a_delivery_is_compared_with_the_lake(copy: Copy) -> None:
     pipeline = copy.pipeline()
     copy.run(pipeline)
     spark = shop.spark
-    states = {verdict.table: verdict.state for verdict in verify_delivery(spark, pipeline, "copy")}
-    assert states == {f"{schema}.t": EQUAL, f"{schema}.bag": EQUAL}
+    started = []
+
+    def make() -> SparkSession:
+        started.append(spark)
+        return spark
+
+    verdicts_of_all = verify_delivery(lazy_session(make), pipeline, "copy")
+    counts = {verdict.table: (verdict.state, verdict.lake_rows) for verdict in verdicts_of_all}
+    assert counts == {f"{schema}.t": (EQUAL, 4), f"{schema}.bag": (EQUAL, 2)}
+    assert started == [], "where no row differs"
 
     # Somebody else writes into the target, in a column that only the target has too.
     shop.execute(

@@ -103,6 +103,6 @@ def test_a_session_only_reads(session: ServerSession, database: Database) -> Non
     database.execute("CREATE TABLE t (id INT PRIMARY KEY)")
     with pytest.raises(SourceError, match=r"shop: .* answered: "):
         session.rows(f"INSERT INTO {database.name}.t VALUES (1)")
-    assert (database.name, "t") in session.tables()
+    assert TableName(database.name, "t") in session.tables()
     assert session.estimate(database.name, "none") == 0
     assert session.count(database.name, "t") == 0

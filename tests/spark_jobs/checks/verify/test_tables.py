@@ -22,6 +22,7 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.operations.observation.verified import read
+from spark_jobs.runtime.lazy_session import lazy_session
 from tests.fix_pipeline import SOURCE, Shop
 from tests.fix_servers import Servers
 
@@ -123,6 +124,39 @@ def test_every_type_is_equal_and_one_flipped_value_of_it_is_found(shop: Shop, ca
     assert by_name["fixed"] == ("0x6100000000000000", "0x61")
     assert by_name["blobs"] == ("0x", None)
     assert by_name["moment"][1] == "0099-01-02 03:04:05.000601"
+
+
+def test_no_session_is_made_where_no_row_differs(shop: Shop) -> None:
+    """Tables with a key, with one of text, without one, and one that the log dropped; on both sides as before."""
+    shop.execute(
+        "CREATE TABLE keyed (id INT PRIMARY KEY, n INT)",
+        "CREATE TABLE named (name VARCHAR(20) PRIMARY KEY, doc JSON)",
+        "CREATE TABLE bag (id INT)",
+        "CREATE TABLE gone (id INT PRIMARY KEY)",
+        "INSERT INTO keyed VALUES (1, 1), (2, 2)",
+        "INSERT INTO gone VALUES (1), (2), (3)",
+        "INSERT INTO named VALUES ('ä', '{}'), ('b ', NULL)",
+        "INSERT INTO bag VALUES (1), (1), (2)",
+    )
+    verified(shop)
+    shop.execute("DROP TABLE gone")
+    verified(shop)
+    started = list[bool]()
+
+    def make() -> SparkSession:
+        started.append(threading.current_thread() is threading.main_thread())
+        return shop.spark
+
+    pipeline = shop.pipeline(live=True)
+    verdicts = verify_source(lazy_session(make), pipeline, SOURCE)
+    states = {verdict.table.table: (verdict.state, verdict.lake_rows) for verdict in verdicts}
+    assert states == {"keyed": ("equal", 2), "named": ("equal", 2), "bag": ("equal", 3), "gone": ("dropped", 3)}
+    assert started == []
+    # Texts of rows that differ are Spark's.
+    damage(shop, "UPDATE {} SET n = 3 WHERE id = 2", "keyed")
+    verdicts = verify_source(lazy_session(make), pipeline, SOURCE)
+    assert [verdict.table.table for verdict in verdicts if verdict.state == "differs"] == ["keyed"]
+    assert started == [True], "once, and by the thread that is interrupted"
 
 
 def test_rows_of_silver_are_read_only_where_its_table_moved_meanwhile(
