@@ -29,6 +29,7 @@ from spark_jobs.config.filters import Action, ColumnRule, EventFilter, Filters, 
 from spark_jobs.config.iceberg_catalog import IcebergCatalog
 from spark_jobs.config.modes import ModeRule, Modes
 from spark_jobs.config.routes import Route, Routes
+from spark_jobs.config.run_files import RunFile
 from spark_jobs.config.servers import Endpoint, Model, MySQL, problem_of_servers
 from spark_jobs.config.store import LakeStore, ObjectStore, lake_text
 from spark_jobs.config.table_patterns import Helpers, Pattern, Scope
@@ -499,9 +500,9 @@ class Pipeline(Model):
     @property
     def endpoints_file(self) -> Path:
         """File of endpoints that were found unavailable, beside pipeline.yaml; a hint, and nothing is lost with it."""
-        return self.path.with_suffix(".endpoints.json")
+        return RunFile.ENDPOINTS.path_for(self.path)
 
     @property
     def tables_file(self) -> Path:
         """The list of tables seen so far, beside pipeline.yaml; Dagster's graph is built from it."""
-        return self.path.with_suffix(".tables.json")
+        return RunFile.TABLES.path_for(self.path)

@@ -10,12 +10,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import spark_jobs
+from spark_jobs.config.run_files import RunFile
 from spark_jobs.config.values import VARIABLE
 from spark_jobs.config.yaml_file import FILE_NAME, read
 from spark_jobs.errors import ConfigError
 
-_OF_RUNS = ("tables", "endpoints", "failures", "runs", "catalog", "iceberg", "iceberg-catalog")
-"""Suffixes of the names of files that runs write beside a pipeline.yaml: pipeline.tables.json, …"""
 _OF_INSTANCE = ".env\n/dagster/*\n!/dagster/dagster.yaml\n"
 """Other files for git to ignore: passwords, and what Dagster writes into its home."""
 _WORKSPACE = """\
@@ -28,7 +27,7 @@ _INSTANCE = Path(spark_jobs.__file__).parent / "demo" / "dagster.yaml"
 
 def ignored(path: Path) -> str:
     """Files that runs write beside a configuration, as git is to ignore them."""
-    return "".join(["/lake/\n/reports/\n", *(f"/{path.stem}.{name}.json\n" for name in _OF_RUNS)])
+    return "".join(["/lake/\n/reports/\n", *(f"/{file.path_for(path).name}\n" for file in RunFile)])
 
 
 def add_variable(path: Path, name: str) -> bool:

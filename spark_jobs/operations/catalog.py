@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_jobs.config.catalog import Catalog
 from spark_jobs.config.model import Pipeline
+from spark_jobs.config.run_files import RunFile
 from spark_jobs.downstream import publication
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.layout import Lake, lake_of
@@ -50,11 +51,6 @@ class _State:
 
     basis: list[Any] = field(default_factory=list)
     paths: Paths = field(default_factory=dict)
-
-
-def catalog_file(config: Path) -> Path:
-    """The file of a pipeline.yaml."""
-    return config.with_suffix(".catalog.json")
 
 
 def is_pending(pipeline: Pipeline) -> bool:
@@ -210,7 +206,7 @@ def _sql(names: tuple[str, ...]) -> str:
 
 def _read_state(config: Path) -> _State:
     """A file that is not there, or cannot be read, means that nothing was registered: registering again is no harm."""
-    path = catalog_file(config)
+    path = RunFile.CATALOG.path_for(config)
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         return _State(document["basis"], {(c, d, t): at for c, d, t, at in document["tables"]})
@@ -222,7 +218,7 @@ def _read_state(config: Path) -> _State:
 
 
 def _write_state(config: Path, state: _State) -> None:
-    path = catalog_file(config)
+    path = RunFile.CATALOG.path_for(config)
     tables = [[*name, at] for name, at in sorted(state.paths.items())]
     try:
         replace_text(path, json.dumps({"basis": state.basis, "tables": tables}, indent=1) + "\n")

@@ -13,11 +13,11 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from spark_jobs.config.iceberg_catalog import IcebergCatalog
 from spark_jobs.config.model import Pipeline
+from spark_jobs.config.run_files import RunFile
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Target
 from spark_jobs.errors import ConfigError, LakeError
@@ -77,11 +77,6 @@ class _CatalogState:
             return replace(self, refusal=None)
         since = self.refusal.since if self.refusal else datetime.now(UTC).isoformat(timespec="seconds")
         return replace(self, refusal=Refusal(since, _listed(problems)))
-
-
-def state_file(config: Path) -> Path:
-    """The file of a pipeline.yaml."""
-    return config.with_suffix(".iceberg-catalog.json")
 
 
 def is_pending(pipeline: Pipeline, source: str) -> bool:
@@ -277,7 +272,7 @@ def _catalog_identity(pipeline: Pipeline) -> list[Any]:
 
 def _stored_states(pipeline: Pipeline) -> dict[str, _CatalogState]:
     """States by source. Without a file that can be read, nothing was registered: registering again is no harm."""
-    path = state_file(pipeline.path)
+    path = RunFile.ICEBERG_CATALOG.path_for(pipeline.path)
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         if document["catalog"] != _catalog_identity(pipeline):
@@ -291,7 +286,7 @@ def _stored_states(pipeline: Pipeline) -> dict[str, _CatalogState]:
 
 
 def _write(pipeline: Pipeline, states: Mapping[str, _CatalogState]) -> None:
-    path = state_file(pipeline.path)
+    path = RunFile.ICEBERG_CATALOG.path_for(pipeline.path)
     sources = {source: state.to_json() for source, state in {**_stored_states(pipeline), **states}.items()}
     try:
         document = {"catalog": _catalog_identity(pipeline), "sources": sources}

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from spark_jobs.binlog import TableName
 from spark_jobs.config.model import Pipeline
+from spark_jobs.config.run_files import RunFile
 from spark_jobs.downstream.publication import Target
 from spark_jobs.errors import LakeError
 from spark_jobs.iceberg import expiry
@@ -31,11 +32,6 @@ log = logging.getLogger(__name__)
 _SHOWN = 5
 Versions = Mapping[str, Mapping[str, int]]
 """The version of each table that was shown, by source and path."""
-
-
-def shown_file(config: Path) -> Path:
-    """The file of a pipeline.yaml."""
-    return config.with_suffix(".iceberg.json")
 
 
 def is_pending(pipeline: Pipeline, source: str) -> bool:
@@ -144,7 +140,7 @@ class _Behind:
 
 
 def _read_versions(config: Path) -> Versions:
-    path = shown_file(config)
+    path = RunFile.ICEBERG.path_for(config)
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         return {source: {at: int(version) for at, version in tables.items()} for source, tables in document.items()}
@@ -156,7 +152,7 @@ def _read_versions(config: Path) -> Versions:
 
 
 def _write_versions(config: Path, versions: Versions) -> None:
-    path = shown_file(config)
+    path = RunFile.ICEBERG.path_for(config)
     try:
         replace_text(path, json.dumps(versions, indent=1, sort_keys=True) + "\n")
     except OSError as error:

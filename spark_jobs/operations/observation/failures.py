@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from spark_jobs.config.run_files import RunFile
 from spark_jobs.errors import LostRace, StratalogError
 from spark_jobs.operations.observation.source_notes import read_notes, replace_notes
 from spark_jobs.text.remedies import advised
@@ -26,14 +27,9 @@ class Failure:
     message: str
 
 
-def failures_file(config: Path) -> Path:
-    """The file of a pipeline.yaml."""
-    return config.with_suffix(".failures.json")
-
-
 def read(config: Path) -> dict[str, Failure]:
     """Failures by source. A file that cannot be read is left alone, with a warning."""
-    return read_notes(failures_file(config), Failure, "failures")
+    return read_notes(RunFile.FAILURES.path_for(config), Failure, "failures")
 
 
 @contextmanager
@@ -66,4 +62,4 @@ def _write_failure(config: Path, source: str, failure: Failure | None) -> None:
     remaining = {name: failure for name, failure in failures.items() if name != source} | (
         {source: failure} if failure else {}
     )
-    replace_notes(failures_file(config), remaining)
+    replace_notes(RunFile.FAILURES.path_for(config), remaining)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
+from spark_jobs.config.run_files import RunFile
 from spark_jobs.operations.observation.source_notes import read_notes, replace_notes
 
 Status = Literal["running", "succeeded", "stopped", "failed"]
@@ -29,14 +30,9 @@ class LastRun:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
-def runs_file(config: Path) -> Path:
-    """The file of a pipeline.yaml."""
-    return config.with_suffix(".runs.json")
-
-
 def read(config: Path) -> dict[str, LastRun]:
     """Last runs by source. A file that cannot be read is left alone, with a warning."""
-    return read_notes(runs_file(config), LastRun, "runs")
+    return read_notes(RunFile.RUNS.path_for(config), LastRun, "runs")
 
 
 def note(config: Path, source: str, run: str, status: Status, seconds: Mapping[str, float]) -> None:
@@ -50,4 +46,4 @@ def note(config: Path, source: str, run: str, status: Status, seconds: Mapping[s
     last = before if before and before.run == run else LastRun(run, "running", now)
     ended = None if status == "running" else now
     listed[source] = replace(last, status=status, ended=ended, seconds={**last.seconds, **seconds})
-    replace_notes(runs_file(config), listed, logging.WARNING if ended else logging.DEBUG)
+    replace_notes(RunFile.RUNS.path_for(config), listed, logging.WARNING if ended else logging.DEBUG)

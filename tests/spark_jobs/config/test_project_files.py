@@ -10,10 +10,8 @@ from dagster._core.secrets.env_file import get_env_var_dict
 
 from spark_jobs.config.loader import from_keys
 from spark_jobs.config.project_files import add_variable, start_command, write_instance, write_project
+from spark_jobs.config.run_files import RunFile
 from spark_jobs.errors import ConfigError
-from spark_jobs.operations import catalog
-from spark_jobs.operations.observation import failures, runs
-from spark_jobs.pipeline import iceberg_catalog, iceberg_tables
 from tests.fix_cli import Stratalog
 
 ROOT = Path(__file__).parents[3]
@@ -67,15 +65,10 @@ def test_a_variable_that_is_there_is_left_alone(line: str, tmp_path: Path) -> No
 def test_git_ignores_each_file_that_is_written_beside_a_configuration(tmp_path: Path) -> None:
     path = tmp_path / "pipeline.yaml"
     pipeline = from_keys({"lake": "./lake", "sources": {"shop": {"files": "."}}}, path)
-    written = {
-        pipeline.tables_file,
-        pipeline.endpoints_file,
-        runs.runs_file(path),
-        failures.failures_file(path),
-        catalog.catalog_file(path),
-        iceberg_tables.shown_file(path),
-        iceberg_catalog.state_file(path),
-    }
+    written = {file.path_for(path) for file in RunFile}
+    assert {pipeline.tables_file, pipeline.endpoints_file} < written
+    page = (ROOT / "docs" / "own-assets.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"`(pipeline\.[\w-]+\.json)`", page)) == {file.name for file in written}
     write_project(tmp_path / "pipeline.yaml", [])
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     names = [*(file.name for file in written), "lake/x", "reports/x", ".env", "dagster/x"]

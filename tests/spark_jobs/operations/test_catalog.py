@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from spark_jobs.config.loader import from_keys
-from spark_jobs.operations.catalog import _normalized_location, _read_state, catalog_file, is_pending
+from spark_jobs.config.run_files import RunFile
+from spark_jobs.operations.catalog import _normalized_location, _read_state, is_pending
 from tests.binlogs.segment_spec import Change, Commit, Insert, SegmentSpec, Statement, Table
 from tests.binlogs.segment_types import INT
 
@@ -122,10 +123,10 @@ def test_what_was_registered_is_in_a_file(tmp_path: Path, caplog: pytest.LogCapt
     assert not is_pending(from_keys(keys, path)), "no catalog, and nothing registered"
     wanted_keys = keys | {"catalog": {}, "spark": {"conf": {"spark.sql.catalogImplementation": "hive"}}}
     assert is_pending(from_keys(wanted_keys, path))
-    catalog_file(path).write_text('{"basis": [], "tables": [["c", "d", "t", "/lake/t"]]}')
+    RunFile.CATALOG.path_for(path).write_text('{"basis": [], "tables": [["c", "d", "t", "/lake/t"]]}')
     assert _read_state(path).paths == {("c", "d", "t"): "/lake/t"}
     assert is_pending(from_keys(keys, path)), "the key was taken away"
-    catalog_file(path).write_text("{")
+    RunFile.CATALOG.path_for(path).write_text("{")
     assert _read_state(path).paths == {}
     assert "not a list of registered tables" in caplog.text
 

@@ -10,6 +10,7 @@ from pyiceberg.table.metadata import TableMetadataV3
 
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
+from spark_jobs.config.run_files import RunFile
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Entry
@@ -305,7 +306,7 @@ def test_secrets_come_from_the_environment(
     iceberg_catalog.probe(settings)
     iceberg_tables.show_tables(pipeline, "shop")
     assert len(server.tables) == 2
-    assert server.token not in iceberg_catalog.state_file(pipeline.path).read_text()
+    assert server.token not in RunFile.ICEBERG_CATALOG.path_for(pipeline.path).read_text()
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from spark_jobs.config.model import Pipeline
+from spark_jobs.config.run_files import RunFile
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Entry
@@ -56,7 +57,7 @@ def test_tables_are_shown_once_for_each_published_version(tmp_path: Path, publis
     assert iceberg_tables.is_pending(pipeline, "shop")
     iceberg_tables.show_tables(pipeline, "shop")
     assert by_duckdb(path) == by_delta(path)
-    versions = json.loads(iceberg_tables.shown_file(pipeline.path).read_text())["shop"]
+    versions = json.loads(RunFile.ICEBERG.path_for(pipeline.path).read_text())["shop"]
     assert {Path(at).name: version for at, version in versions.items()} == {"a": 1, "b": 0}
 
 
@@ -65,7 +66,7 @@ def test_a_file_that_is_lost_or_damaged_costs_a_look_at_each_table(
 ) -> None:
     pipeline = pipeline_of(tmp_path, iceberg=True)
     iceberg_tables.show_tables(pipeline, "shop")
-    file = iceberg_tables.shown_file(pipeline.path)
+    file = RunFile.ICEBERG.path_for(pipeline.path)
     before = sorted(path.name for path in tmp_path.rglob("metadata/*"))
     for content in (None, "[1]", "{"):
         file.unlink() if content is None else file.write_text(content)

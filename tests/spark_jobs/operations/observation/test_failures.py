@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from spark_jobs.config.run_files import RunFile
 from spark_jobs.errors import LakeError, LostRace, SourceError
-from spark_jobs.operations.observation.failures import failures_file, noted, read
+from spark_jobs.operations.observation.failures import noted, read
 from spark_jobs.text.remedies import advised
 
 
@@ -34,7 +35,7 @@ def test_failures_are_kept_until_a_run_succeeds(tmp_path: Path) -> None:
 
 def test_a_lost_race_is_no_failure(tmp_path: Path) -> None:
     fail(tmp_path / "pipeline.yaml", LostRace("another writer"))
-    assert not failures_file(tmp_path / "pipeline.yaml").exists()
+    assert not RunFile.FAILURES.path_for(tmp_path / "pipeline.yaml").exists()
 
 
 def test_other_errors_are_not_ours_to_keep(tmp_path: Path) -> None:
@@ -45,7 +46,7 @@ def test_other_errors_are_not_ours_to_keep(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"shop": 1}', '{"shop": {"x": 1}}'])
 def test_a_file_that_is_none_hinders_nobody(tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture) -> None:
     config = tmp_path / "pipeline.yaml"
-    failures_file(config).write_text(text)
+    RunFile.FAILURES.path_for(config).write_text(text)
     assert read(config) == {}
     assert "not a list of failures" in caplog.text
     fail(config, SourceError("shop: gone"))

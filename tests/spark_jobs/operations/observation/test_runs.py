@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.operations.observation.runs import note, read, runs_file
+from spark_jobs.config.run_files import RunFile
+from spark_jobs.operations.observation.runs import note, read
 
 
 def test_a_run_gathers_the_durations_of_its_steps(tmp_path: Path) -> None:
@@ -23,7 +24,7 @@ def test_a_run_gathers_the_durations_of_its_steps(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["{", "[]", '{"shop": {"no": 1}}'])
 def test_a_file_that_is_none_is_a_warning(text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     config = tmp_path / "pipeline.yaml"
-    runs_file(config).write_text(text)
+    RunFile.RUNS.path_for(config).write_text(text)
     assert read(config) == {}
     assert "not a list of runs, and left alone" in caplog.text
 
