@@ -44,6 +44,11 @@ def lacking() -> str | None:
     return None if shutil.which(DRIVER) else f"there is no {DRIVER} on the PATH"
 
 
+def _visible(driver: WebDriver, path: str) -> WebElement | None:
+    """The first visible element of an XPath; it is gone where the page is drawn anew."""
+    return next((found for found in driver.find_elements(By.XPATH, path) if found.is_displayed()), None)
+
+
 @dataclass(frozen=True, slots=True)
 class Eyes:
     """A browser on the pages below an address; ``pictures`` is the folder that pictures are put into, if any are."""
@@ -75,23 +80,30 @@ class Eyes:
         """Waits until the page shows these no more."""
         self._wait(lambda _: words not in self.words(), PATIENCE, lambda: f"{words!r} is still on the page")
 
-    def find(self, path: str, seconds: float = PATIENCE) -> WebElement:
-        """The first visible element of an XPath."""
+    def show_in_order(self, *paths: str) -> None:
+        """Waits until the page shows the first visible element of each XPath to the left of the next one's."""
 
-        def visible(driver: WebDriver) -> WebElement | None:
-            return next(
-                (candidate for candidate in driver.find_elements(By.XPATH, path) if candidate.is_displayed()), None
-            )
+        def in_order(driver: WebDriver) -> bool:
+            elements = [_visible(driver, path) for path in paths]
+            indexes = [element.location["x"] for element in elements if element]
+            return len(indexes) == len(paths) and indexes == sorted(indexes)
 
-        element = self._wait(visible, seconds, lambda: f"{path} is not on the page:\n{self.words()}")
-        assert isinstance(element, WebElement)
-        return element
+        self._wait(in_order, PATIENCE, lambda: f"not from left to right: {paths}")
 
     def click(self, path: str) -> None:
-        """Clicks on the first visible element of an XPath, as soon as nothing covers it."""
+        """Clicks on the first visible element of an XPath, as soon as it stands still and nothing covers it.
 
-        def clicked(_: WebDriver) -> bool:
-            self.find(path).click()
+        A click goes to the place that the element had a moment before: a graph that is fitted into its frame moves on.
+        """
+        rect: dict[str, float] | None = None
+
+        def clicked(driver: WebDriver) -> bool:
+            nonlocal rect
+            element, before = _visible(driver, path), rect
+            rect = element.rect if element else None
+            if element is None or rect != before:
+                return False
+            element.click()
             return True
 
         self._wait(clicked, PATIENCE, lambda: f"{path} cannot be clicked on")
@@ -102,8 +114,19 @@ class Eyes:
 
     def write(self, text: str) -> None:
         """Gives the page's editor another text."""
-        editor = self.find("//*[contains(@class, 'CodeMirror')]")
-        self.driver.execute_script("arguments[0].CodeMirror.setValue(arguments[1])", editor, text)
+
+        def written(driver: WebDriver) -> bool:
+            editor = _visible(driver, "//*[contains(@class, 'CodeMirror')]")
+            if editor is None:
+                return False
+            driver.execute_script("arguments[0].CodeMirror.setValue(arguments[1])", editor, text)
+            return True
+
+        self._wait(written, PATIENCE, lambda: "the page has no editor")
+
+    def reach(self, words: str) -> None:
+        """Waits until the page's address has these."""
+        self._wait(lambda driver: words in driver.current_url, PATIENCE, lambda: f"{words!r} is not in the address")
 
     @contextmanager
     def frame(self, height: int | None = None) -> Iterator[None]:
