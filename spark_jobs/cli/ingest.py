@@ -357,28 +357,43 @@ def backfill(path: Path, start: str, stop: str, layers: tuple["Layer", ...], **o
 @cli.command()
 @click.option("--files", is_flag=True, help="Use recorded binlog files instead of a server.")
 @click.option("--failover", is_flag=True, help="A replica takes over the server's address during a run.")
+@click.option("--serve", is_flag=True, help="Only run the server, with changing rows, to practise on until Ctrl-C.")
 @click.option(
     "--dir",
     "folder",
     default="demo",
     type=click.Path(path_type=Path),
     show_default=True,
-    help="Folder of the demo's files and its lake.",
+    help="Folder of the demo's files and its lake. With --serve: of the server, kept for the next time.",
 )
 @click.option("--rows", default=100_000, show_default=True, help="About how many rows to load.")
-def demo(folder: Path, rows: int, *, files: bool, failover: bool) -> None:
+@click.pass_context
+def demo(context: click.Context, folder: Path, rows: int, *, files: bool, failover: bool, serve: bool) -> None:
     """Run the whole pipeline on an embedded MySQL server.
 
-    Loads tables, changes them, then extracts, compacts, merges and verifies.
+    Loads tables, changes them, then extracts, compacts, merges and verifies. With --serve, the server alone runs, on
+    127.0.0.1, and its address, password and the first commands to try on it are printed; without --dir its data are
+    removed at the end.
 
+    \b
     Example: stratalog demo
-    """
+    Example: stratalog demo --serve
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    # Each kind of demo imports what it alone needs: a server without a pipeline starts without Spark.
+    if files and failover:
+        raise click.UsageError("--files and --failover do not go together: a failover needs servers")
+    if serve:
+        if files or failover:
+            raise click.UsageError("--serve is without --files and --failover: it runs one server and no pipeline")
+        from spark_jobs.demo.practice import serve as serve_shop
+
+        is_named = context.get_parameter_source("folder") is not click.core.ParameterSource.DEFAULT
+        serve_shop(folder if is_named else None, rows, echo)
+        return
     from spark_jobs.demo.failover import run_failover
     from spark_jobs.demo.live import run_live
     from spark_jobs.demo.recorded import run_recorded
 
-    if files and failover:
-        raise click.UsageError("--files and --failover do not go together: a failover needs servers")
     ERRORS.print(f"the demo is made in {folder}, in about a minute", markup=False, highlight=False, soft_wrap=True)
     report = run_recorded(folder) if files else run_failover(folder, rows) if failover else run_live(folder, rows)
     echo(report.text())

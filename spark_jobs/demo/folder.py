@@ -62,6 +62,25 @@ _FILES = """\
     files: ./binlogs"""
 
 
+@contextmanager
+def alone_in(path: Path) -> Iterator[None]:
+    """Context in which a folder, which is made if there is none, is this process's alone.
+
+    Raises ConfigError where it cannot be written, and where another demo is at work in it.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        lock = (path / ".lock").open("w")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written ({error.strerror}): name another folder by --dir") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConfigError(f"{path}: another demo is at work in it; name another folder by --dir") from None
+        yield
+
+
 class DemoFolder:
     """A demo's folder by its path; nothing is made before ``afresh``."""
 
@@ -82,17 +101,7 @@ class DemoFolder:
         Raises ConfigError for a folder with anything in it that no demo has made, and where another demo is at work.
         """
         self._require_ours()
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            lock = (self.path / ".lock").open("w")
-        except OSError as error:
-            reason = f"cannot be written ({error.strerror}): name another folder by --dir"
-            raise ConfigError(f"{self.path}: {reason}") from error
-        with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise ConfigError(f"{self.path}: another demo is at work in it; name another folder by --dir") from None
+        with alone_in(self.path):
             self._clear()
             self._write_dagster_home()
             yield

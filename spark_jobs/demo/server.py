@@ -147,7 +147,8 @@ class _Process:
 class MySQLServer:
     """A server of a build in ``directory``; ``options`` replace those of OPTIONS, and None leaves one out.
 
-    ``user`` and ``password`` are those of a replication user that may also read all tables. Raises ConfigError where
+    ``user`` and ``password`` are those of a replication user that may also read all tables; like the port and root's
+    password they can be set before the start. Raises ConfigError where
     this machine cannot run the server, SourceError where it does not start.
     """
 
@@ -157,7 +158,7 @@ class MySQLServer:
         self.options = OPTIONS | dict(build.options) | dict(options or {})
         self.host, self.port = HOST, _free_port()
         self.user, self.password = "repl", secrets.token_urlsafe(18)
-        self._root_password = secrets.token_urlsafe(18)
+        self.root_password = secrets.token_urlsafe(18)
         self._process: _Process | None = None
 
     @property
@@ -179,7 +180,7 @@ class MySQLServer:
 
     def connect(self, **arguments: Any) -> "pymysql.Connection[Cursor]":
         """A connection as root, autocommitting; ``arguments`` are those of ``pymysql.connect``."""
-        defaults: dict[str, Any] = {"user": "root", "password": self._root_password, "host": self.host}
+        defaults: dict[str, Any] = {"user": "root", "password": self.root_password, "host": self.host}
         return pymysql.Connection(**defaults | {"port": self.port, "autocommit": True} | arguments)
 
     def start(self) -> None:
@@ -215,6 +216,10 @@ class MySQLServer:
         self.stop()
         self.start()
 
+    def errors(self) -> str:
+        """The errors in the server's log, for a message."""
+        return _telling(self.log.read_text(errors="replace") if self.log.exists() else "it left no log")
+
     def _own_options(self) -> dict[str, object]:
         self._write_users()
         return {
@@ -230,7 +235,7 @@ class MySQLServer:
         """The statements that the server runs before it lets anybody in; they are not for the binlog."""
         statements = [
             "SET sql_log_bin = 0",
-            f"ALTER USER root@localhost IDENTIFIED BY '{self._root_password}'",
+            f"ALTER USER root@localhost IDENTIFIED BY '{self.root_password}'",
             f"CREATE USER IF NOT EXISTS {self.user}@'%'",
             f"ALTER USER {self.user}@'%' IDENTIFIED BY '{self.password}'",
             f"GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {self.user}@'%'",
@@ -247,11 +252,11 @@ class MySQLServer:
                 self.connect(connect_timeout=5).close()
             except pymysql.MySQLError as error:
                 if self._process is None or not self._process.runs():
-                    raise SourceError(f"the embedded MySQL server did not start: {_errors(self.log)}") from None
+                    raise SourceError(f"the embedded MySQL server did not start: {self.errors()}") from None
                 if time.monotonic() > deadline:
                     raise SourceError(
                         f"the embedded MySQL server accepted no connection within {START_SECONDS} s ({error}): "
-                        f"{_errors(self.log)}"
+                        f"{self.errors()}"
                     ) from None
                 time.sleep(0.05)
             else:
@@ -311,10 +316,6 @@ def _missing_library(build: Build, environment: dict[str, str]) -> str | None:
     if match := re.search(r"shared libraries: ([^:]+): cannot open", process.stderr):
         return match[1]
     raise ConfigError(f"the embedded MySQL server cannot run here: {_telling(process.stderr)}")
-
-
-def _errors(log: Path) -> str:
-    return _telling(log.read_text(errors="replace") if log.exists() else "it left no log")
 
 
 def _telling(log: str) -> str:

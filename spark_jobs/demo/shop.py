@@ -12,10 +12,13 @@ from typing import Any
 
 from pymysql.cursors import Cursor
 
+from spark_jobs.errors import ConfigError
+
 SCHEMA = "shop"
 TABLES = (f"{SCHEMA}.*", f"!{SCHEMA}.audit_*")
 """The patterns for pipeline.yaml: everything but the audit log."""
 
+FEWEST_ROWS = 500
 CHUNK = 5_000
 """Rows that one statement of ``fill`` inserts."""
 HIGH = 1 << 63
@@ -150,6 +153,12 @@ _EDGES: tuple[tuple[Any, ...], ...] = (
 def products(rows: int) -> int:
     """Number of products that a shop of so many rows has, those at the edges not counted."""
     return min(2_000, max(20, rows // 50))
+
+
+def require_rows(rows: int) -> None:
+    """Raise ConfigError for too few rows for every kind of change."""
+    if rows < FEWEST_ROWS:
+        raise ConfigError(f"--rows: {rows} are too few for every kind of change; {FEWEST_ROWS} are the least")
 
 
 def create(connection: Any) -> None:

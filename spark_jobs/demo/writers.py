@@ -18,6 +18,8 @@ from spark_jobs.demo.shop import HIGH, SCHEMA
 _LOCK_ERRORS = (1205, 1213)
 """The server's errors for a lock waited for too long, and for a deadlock."""
 _TRIES = 50
+FIRST_ORDER = 2_000_000_000
+"""The orders of Traffic are numbered from here on, some of them above HIGH."""
 
 _CHANGES: tuple[tuple[str, ...], ...] = (
     # Each line is one transaction, or statements that commit by themselves.
@@ -123,7 +125,7 @@ class Traffic:
 
 
 def _buys(number: int, chance: random.Random) -> Iterator[str]:
-    order = 2_000_000_000 + number + chance.choice([0, HIGH])
+    order = FIRST_ORDER + number + chance.choice([0, HIGH])
     yield f"INSERT INTO orders VALUES ({order}, {chance.randrange(1, 100)}, NOW(), 'new', 'EUR', {number}.5, NULL)"
     for line in range(chance.randrange(1, 5)):
         yield f"INSERT INTO order_lines VALUES ({order}, {line}, {line + 1}, {number % 9}, {number}.125, NULL)"

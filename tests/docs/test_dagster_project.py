@@ -77,7 +77,7 @@ LOOKS: Mapping[str, Callable[[Eyes], None]] = {
 def client(folder: Path, server: MySQLServer) -> None:
     """A program `mysql` for the server's administrator."""
     folder.mkdir()
-    login = {"port": server.port, "user": "root", "password": server._root_password}
+    login = {"port": server.port, "user": "root", "password": server.root_password}
     (folder / "mysql").write_text(CLIENT.format(python=sys.executable, **login))
     (folder / "mysql").chmod(0o755)
 

@@ -25,3 +25,10 @@ def test_a_demo_of_a_failover_needs_servers(stratalog: Stratalog, tmp_path: Path
     assert ran.status == 2
     assert "--files and --failover do not go together: a failover needs servers" in ran.err
     assert not (tmp_path / "demo").exists()
+
+
+def test_a_server_to_practise_on_runs_no_pipeline(stratalog: Stratalog, tmp_path: Path) -> None:
+    ran = stratalog("demo", "--files", "--serve", "--dir", tmp_path / "demo")
+    assert ran.status == 2
+    assert "--serve is without --files and --failover: it runs one server and no pipeline" in ran.err
+    assert not (tmp_path / "demo").exists()
