@@ -20,6 +20,10 @@ from spark_jobs.demo.run_totals import RunTotals
 _WORKSPACE = Path(__file__).parents[2] / "workspace.yaml"
 """Workspace file of a clone, which has `make dev`; an installed package has none."""
 
+_SILVER_ROWS = (
+    "silver: one row per key and run; a change of a row's key makes two, so that there may be more rows than changes"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class DemoReport:
@@ -79,7 +83,7 @@ class DemoReport:
             (str(name), *(f"{count:,}" for count in (total.changes[name], total.net[name], *_counts(comparison))))
             for name, comparison in self.compared.items()
         ]
-        return aligned([head, *rows], right=range(1, len(head)))
+        return [*aligned([head, *rows], right=range(1, len(head))), _SILVER_ROWS]
 
     def _verdict(self) -> list[str]:
         rows = sum(comparison.rows for comparison in self.compared.values())

@@ -56,6 +56,7 @@ downstream  1,100 rows merged                                           4.0     
 table        changes  silver  downstream  equal  missing  extra  different
 shop.carts         2       2           2      2        0      0          0
 shop.orders    1,500   1,200       1,000  1,000        0      0          0
+silver: one row per key and run; a change of a row's key makes two, so that there may be more rows than changes
 
 equal: 1,002 rows in 2 tables, every column, to the server
 equal: 2 binlog files, 5,300 bytes, exported from bronze, to the server's own
