@@ -3,7 +3,7 @@
 Put here: which tables there are at the server and in the lake. Not here: comparing them (tables.py).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from spark_jobs.binlog import TableName
 from spark_jobs.changes.lines import wanted_tables
@@ -37,11 +37,20 @@ def named_tables(names: Sequence[TableName], tables: Sequence[str], owner: str) 
     Raises:
         ConfigError: for a name that no table has.
     """
-    # Each name is looked at: what one of them finds does not hide that another one finds nothing.
-    wrong = [table for table in tables if not any(map(wanted_tables([table]), names))]
+    wrong = unknown_tables(names, tables)
     if wrong:
-        near = "".join(dict.fromkeys(did_you_mean(table, map(str, names)) for table in wrong))
+        near = suggested_tables(names, wrong)
         raise ConfigError(
             {"--table": f"neither {owner} nor the lake has a table like {', '.join(wrong)} in scope{near}"}
         )
     return list(filter(wanted_tables(tables), names))
+
+
+def unknown_tables(names: Collection[TableName], tables: Sequence[str]) -> list[str]:
+    """What a user names and no table has: what one name finds does not hide that another one finds nothing."""
+    return [table for table in tables if not any(map(wanted_tables([table]), names))]
+
+
+def suggested_tables(names: Collection[TableName], wrong: Sequence[str]) -> str:
+    """The end of a message about names that no table has: tables that they are like."""
+    return "".join(dict.fromkeys(did_you_mean(table, map(str, names)) for table in wrong))

@@ -26,7 +26,12 @@ from spark_jobs.bronze.source_endpoints import endpoints_of
 from spark_jobs.bronze.table import BronzeSnapshot, redacted_within
 from spark_jobs.checks.verify.compare import READ_AGAIN, TableComparison, buckets_for, compare, compare_keys
 from spark_jobs.checks.verify.lake_rows import LakeRows, SilverRows
-from spark_jobs.checks.verify.named_tables import known_tables, named_tables, tables_in_scope
+from spark_jobs.checks.verify.named_tables import (
+    named_tables,
+    suggested_tables,
+    tables_in_scope,
+    unknown_tables,
+)
 from spark_jobs.checks.verify.protocol import KeySet
 from spark_jobs.checks.verify.row_digest import DigestLayout, layout
 from spark_jobs.checks.verify.server_rows import ServerRows, ServerSession
@@ -34,11 +39,12 @@ from spark_jobs.checks.verify.verdict import FoundKeys, Verdict, verified_of
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.routes import Destination, Name
 from spark_jobs.ddl.effects import CreateTable, effects
+from spark_jobs.downstream import publication
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.modes import CURRENT_ROWS, MODE_COLUMNS
 from spark_jobs.downstream.multi_source import SharedPart, is_own
 from spark_jobs.downstream.publication import Entry
-from spark_jobs.errors import ConfigError, DecodeError, LakeError, SourceError, TableStopped, about
+from spark_jobs.errors import ConfigError, DecodeError, LakeError, SourceError, StratalogError, TableStopped, about
 from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.retry import retry_on_conflict
@@ -85,19 +91,33 @@ def require_live(pipeline: Pipeline, name: str) -> Server:
 def require_named(pipeline: Pipeline, sources: Sequence[str], tables: Sequence[str]) -> None:
     """Check that each name or pattern is of a table that a server, or the lake, has now in scope. Nothing is changed.
 
-    Raises ConfigError. Of several sources, what keeps one from being asked is left to its comparison.
+    Raises ConfigError; SourceError, LakeError for a single source that cannot be asked, and for a name that only such a
+    source may have. What keeps a source from being asked is left to its comparison otherwise.
     """
     if not tables:
         return
     names: list[TableName] = []
+    unasked: dict[str, StratalogError] = {}
     for source in sources:
         try:
-            with about(source), ServerSession(require_live(pipeline, source)) as session:
-                names += known_tables(pipeline, source, session.tables())
-        except (SourceError, LakeError):
+            with about(source):
+                entries = publication.read(lake_of(pipeline), source)
+                names += tables_in_scope(pipeline, (), entries)
+                with ServerSession(require_live(pipeline, source)) as session:
+                    names += tables_in_scope(pipeline, session.tables(), entries)
+        except (SourceError, LakeError) as error:
             if len(sources) == 1:
                 raise
-            return
+            unasked[source] = error
+    # A name that the other sources lack is wrong only if all of them have answered.
+    wrong = unknown_tables(names, tables)
+    if wrong and unasked:
+        asked = [source for source in sources if source not in unasked]
+        raise SourceError(
+            f"{', '.join(unasked)}: could not be asked for a table like {', '.join(wrong)}, which is not among the "
+            f"tables in scope of {', '.join([*asked, 'the lake'])}: {'; '.join(map(str, unasked.values()))}"
+            f"{suggested_tables(names, wrong)}"
+        )
     named_tables(names, tables, sources[0] if len(sources) == 1 else "a source")
 
 

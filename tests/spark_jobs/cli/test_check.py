@@ -204,6 +204,35 @@ def test_a_table_that_nobody_has_is_refused_before_spark_starts(
 
 
 @pytest.mark.mysql
+def test_a_table_that_an_unreachable_source_may_have(
+    stratalog: Stratalog, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[str] = []
+
+    def verdicts_of(_spark: object, _pipeline: object, name: str, *_: object, **__: object) -> list[Verdict]:
+        compared.append(name)
+        return []
+
+    monkeypatch.setattr("spark_jobs.cli.app.spark_of", lambda *_, **__: nullcontext())
+    monkeypatch.setattr("spark_jobs.checks.verify.verify_source", verdicts_of)
+    database.execute("CREATE TABLE orders (id INT PRIMARY KEY)")
+    server, path = database.server, tmp_path / "pipeline.yaml"
+    access = f"{{host: {server.host}, port: {server.port}, user: {server.user}, password: {server.password}}}"
+    closed = "{host: 127.0.0.1, port: 1, user: repl}"
+    sources = f"sources: {{crm: {{mysql: {closed}}}, shop: {{mysql: {access}}}}}"
+    path.write_text(f"lake: ./lake\n{sources}\ntables: ['{database.name}.*', crm.*]\n")
+    # No answer is known for a name that only the source without an answer may have.
+    ran = stratalog("verify", "-c", path, "--table", f"{database.name}.orders", "--table", f"{database.name}.ordres")
+    assert (ran.status, ran.out, compared) == (1, "", [])
+    assert f"crm: could not be asked for a table like {database.name}.ordres, which is not among" in ran.err
+    assert "in scope of shop, the lake: crm: 127.0.0.1:1" in ran.err
+    assert f"did you mean {database.name}.orders?" in ran.err
+    # What the server that answers has is right; of the other source its comparison speaks.
+    assert stratalog("verify", "-c", path, "--table", f"{database.name}.orders").status == 0
+    assert compared == ["crm", "shop"]
+
+
+@pytest.mark.mysql
 def test_a_mend_without_the_lock_is_refused_before_anything_is_compared(
     stratalog: Stratalog, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
