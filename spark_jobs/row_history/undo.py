@@ -69,7 +69,9 @@ class Undo:
             _require_raw(pipeline, source, name, selection)
         tables = [_Table.of(pipeline, source, name, selection) for name in names]
         changes = {table.name: list(table.trace.changes()) for table in tables}
-        restored = _Children(pipeline, source, selection, ChildRules(keys)).steps(tables, changes) if tables else {}
+        restored = (
+            _Children(pipeline, source, selection, ChildRules(source, keys)).steps(tables, changes) if tables else {}
+        )
         steps = [step for table in tables for step in table.steps(_without_derived(changes[table.name]))]
         # The last event first, its rows, and behind them what foreign keys did by it.
         events = defaultdict[Event, list[UndoStep]](list)
@@ -139,7 +141,7 @@ class _Children:
         """
         logged = [traced for listed in changes.values() for traced in _without_derived(listed)]
         events = {event_of(traced) for traced in logged}
-        self.rules.require_known(lake_of(self.pipeline), self.source, logged)
+        self.rules.require_known(lake_of(self.pipeline), logged)
         chosen = (traced for listed in changes.values() for traced in listed if traced.change.is_derived)
         require_parents(chosen, events, self.rules)
         # Children that nobody named come back too.
@@ -162,7 +164,7 @@ class _Children:
                 for table in tables
                 for traced in _without_derived(self._table_with_all_changes(table.name).trace.changes())
             )
-            require_whole_events(logged, all_changes, {event_of(traced) for traced in derived})
+            require_whole_events(self.source, logged, all_changes, {event_of(traced) for traced in derived})
         # Each change as a step of its table, by event in the order that the rules give.
         restored = self.rules.restored(logged, derived)
         by_table = defaultdict[TableName, list[TracedChange]](list)

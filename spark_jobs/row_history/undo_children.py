@@ -8,6 +8,7 @@ reading changes (trace.py).
 """
 
 import logging
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,6 +41,7 @@ def event_of(traced: TracedChange) -> Event:
 class ChildRules:
     """The foreign keys of a source's log, by which its children are restored."""
 
+    source: str
     keys: Sequence[UnloggedChanges]
 
     def restored(
@@ -58,7 +60,7 @@ class ChildRules:
             self._require_no_own_children(changes)
         restored = {}
         for event, changes in by_event.items():
-            _require_decided(chosen[event], changes)
+            _require_decided(self.source, chosen[event], changes)
             rank = self._ranks({traced.change.definition.name for traced in changes}, changes[0])
             by_statement = [traced for traced in changes if not self._cascades_again(traced)]
             restored[event] = sorted(by_statement, key=lambda traced: rank[traced.change.definition.name])
@@ -88,6 +90,7 @@ class ChildRules:
         ]
         if name in found and changing:
             raise _refused(
+                self.source,
                 changes[0],
                 f"it changes several rows of {name}, which the foreign key {changing[0].name} -> "
                 f"{changing[0].parent} {changing[0].rules} may have changed before, and the log has rows as that left "
@@ -112,6 +115,7 @@ class ChildRules:
         if any(changed <= names for names in columns):
             return True
         raise _refused(
+            self.source,
             traced,
             f"a foreign key with ON UPDATE CASCADE changed {', '.join(sorted(changed))} of {change.definition.name}, "
             "and it is not there any more, so that the server would not change it back",
@@ -127,12 +131,14 @@ class ChildRules:
             return {name: rank for rank, name in enumerate(TopologicalSorter(parents).static_order())}
         except CycleError as error:
             listed = ", ".join(map(str, sorted(names)))
-            raise _refused(traced, f"the foreign keys of {listed} refer to each other in a circle") from error
+            raise _refused(
+                self.source, traced, f"the foreign keys of {listed} refer to each other in a circle"
+            ) from error
 
-    def require_known(self, lake: Lake, source: str, changes: Iterable[TracedChange]) -> None:
+    def require_known(self, lake: Lake, changes: Iterable[TracedChange]) -> None:
         """Warn of children whose changes are not derived. Raises Unsupported where they will be by the next run."""
-        commit = CascadesCommit.of_head(lake.cascades(source).head())
-        surveyed = publication.surveyed_to(lake, source)
+        commit = CascadesCommit.of_head(lake.cascades(self.source).head())
+        surveyed = publication.surveyed_to(lake, self.source)
         # Each change is derived, was noted as one that is not, or is the next run's.
         lacking = set[TableName]()
         for traced in changes:
@@ -151,7 +157,7 @@ class ChildRules:
         for name in sorted(lacking):
             log.warning(
                 "%s: %s: what foreign keys did to its rows by these changes is not derived, and is not taken back; "
-                "compare it (stratalog verify)", source, name,
+                "compare it (stratalog verify)", self.source, name,
             )  # fmt: skip
 
 
@@ -162,6 +168,7 @@ def require_parents(derived: Iterable[TracedChange], events: Collection[Event], 
             name = traced.change.definition.name
             parents = sorted({str(gap.key.parent) for gap in rules.in_force(traced) if gap.key and gap.table == name})
             raise _refused(
+                rules.source,
                 traced,
                 f"a foreign key changed rows of {name}, which come back with the change of the parent alone; name it "
                 f"too ({' or '.join(parents) or 'its parent'}), with the change at this position",
@@ -169,7 +176,7 @@ def require_parents(derived: Iterable[TracedChange], events: Collection[Event], 
 
 
 def require_whole_events(
-    chosen: Iterable[TracedChange], all_changes: Iterable[TracedChange], events: set[Event]
+    source: str, chosen: Iterable[TracedChange], all_changes: Iterable[TracedChange], events: set[Event]
 ) -> None:
     """Check that events by which foreign keys changed rows are chosen with all of their rows. Raises Unsupported.
 
@@ -181,6 +188,7 @@ def require_whole_events(
         counts[event] -= 1
         if event in events and counts[event] < 0:
             raise _refused(
+                source,
                 traced,
                 "foreign keys changed rows by this event, and by which of its rows is not stored; choose all of its "
                 "rows (--gtid, or --from and --to, without --key and --where)",
@@ -198,10 +206,12 @@ def _may_cascade(traced: TracedChange, gap: UnloggedChanges) -> bool:
     return gap.key.on_update in CASCADING and bool(changed & {name.casefold() for name in gap.key.parent_columns})
 
 
-def _require_decided(logged: Sequence[TracedChange], derived: Sequence[TracedChange]) -> None:
+def _require_decided(source: str, logged: Sequence[TracedChange], derived: Sequence[TracedChange]) -> None:
     """Check that foreign keys changed each row of an event once, and in no XA transaction. Raises Unsupported."""
     if any(traced.facts.xa for traced in logged):
-        raise _refused(derived[0], "foreign keys changed rows in an XA transaction, in an order that is not stored")
+        raise _refused(
+            source, derived[0], "foreign keys changed rows in an XA transaction, in an order that is not stored"
+        )
     met = Counter[tuple[TableName, str]]()
     ops = defaultdict[TableName, set[str]](set)
     for traced in derived:
@@ -214,12 +224,13 @@ def _require_decided(logged: Sequence[TracedChange], derived: Sequence[TracedCha
         name for name, kinds in ops.items() if len(kinds) > 1
     ]
     if twice:
-        raise _refused(derived[0], f"several foreign keys changed the same row of {twice[0]}")
+        raise _refused(source, derived[0], f"several foreign keys changed the same row of {twice[0]}")
 
 
-def _refused(traced: TracedChange, reason: str) -> Unsupported:
+def _refused(source: str, traced: TracedChange, reason: str) -> Unsupported:
     at = Position(traced.change.file, traced.position[2], traced.stretch)
+    words = [str(at), "--source", source, "--table", str(traced.change.definition.name)]
     return Unsupported(
-        f"{at}: {reason}; stratalog at shows the rows as they were before: restore them by hand, and leave the change "
-        "out by --from, --to, --key or --gtid"
+        f"{at}: {reason}; restore the rows by hand as they were before (stratalog at {shlex.join(words)}), and "
+        "leave the change out by --from, --to, --key or --gtid"
     )
