@@ -37,6 +37,7 @@ GROUP BY TABLE_SCHEMA ORDER BY TABLE_SCHEMA
 """
 _LISTED = ("connection", "server version")
 """Checks whose results are said whatever they are."""
+_STATEMENT = re.compile(r"^GRANT |SET (GLOBAL|PERSIST) ")
 _GRANT = re.compile(r"GRANT .+? TO '.*?'@'.*?'(?=; GRANT|$)")
 
 
@@ -116,7 +117,8 @@ def init(  # noqa: PLR0913 - the options of the verb
         echo(f"wrote {file}")
     for remark in starter.remarks:
         echo(remark)
-    _say_next(path, variables, dagster=dagster)
+    has_statements = any(map(_STATEMENT.search, starter.remarks))
+    _say_next(path, variables, dagster=dagster, has_statements=has_statements)
 
 
 def _write_starter(path: Path, text: str) -> None:
@@ -138,11 +140,13 @@ def _write_missing(path: Path) -> None:
     _say_next(path, variables, dagster=True)
 
 
-def _say_next(path: Path, variables: Sequence[str], *, dagster: bool) -> None:
-    """Commands to type after ``init``."""
+def _say_next(path: Path, variables: Sequence[str], *, dagster: bool, has_statements: bool = False) -> None:
+    """What to do after ``init``. has_statements: whether it named any that the pipeline's user may not execute."""
     check = "stratalog check --connect" if path == Path(FILE_NAME) else f"stratalog check -c {path} --connect"
     missing = " ".join(f"{name}=…" for name in variables if name not in os.environ)
-    echo(f"next: export {missing}, then {check}" if missing else f"next: {check}")
+    steps = ["have an administrator of the server execute the statements above"] if has_statements else []
+    steps += [f"export {missing}"] if missing else []
+    echo(f"next: {', then '.join([*steps, check])}")
     if dagster:
         echo(f"Dagster, in {path.parent.absolute()}: {start_command(path)}")
 
@@ -189,6 +193,8 @@ def _remarks(checks: "Sequence[Check]") -> Iterator[str]:
             verb = ":" if ":" in check.value else " is"  # a value may be a sentence about a table
             yield f"{check.status}: {check.name}{verb} {check.value}" + (f": {advice}" if advice else "")
     grants = [grant for check in checks if check.status != "ok" for grant in _GRANT.findall(check.remedy)]
+    if grants:
+        yield "an administrator of the server executes:"  # the user of the pipeline grants itself nothing
     yield from (f"{grant};" for grant in dict.fromkeys(grants))
 
 

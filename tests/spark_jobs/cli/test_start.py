@@ -134,6 +134,9 @@ def test_a_server_says_what_it_has_and_lacks(
     ]
     assert set(lines) <= set(ran.out.splitlines())
     assert ran.out.count("GRANT REPLICATION SLAVE") == 1
+    assert ran.out.splitlines()[-1] == (
+        "next: have an administrator of the server execute the statements above, then stratalog check --connect"
+    )
     assert [line for line in lines if line not in text] == []
     assert "hidden-1" not in text + ran.out
     assert '"`init shop`.*"  # 1 table' in text
@@ -185,5 +188,6 @@ def test_what_a_server_lacks_is_told_in_sentences_with_each_grant_once() -> None
         "warning: LOCK TABLES is not granted: stratalog mend needs it",
         "warning: unlogged changes: shop.lines: is changed by a foreign key: mend its rows",
         "problem: SELECT is not granted",
+        "an administrator of the server executes:",
         f"{grant};",
     ]
