@@ -13,15 +13,17 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
 
+from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.demo.server_rows import RAW, raw_text
 from spark_jobs.errors import LakeError
+from spark_jobs.lake.rows import rows_in
 from spark_jobs.lake.table import Table
-from spark_jobs.text.sql import identifier
 
 _ADDED = "_"
 """Prefix of the names of columns that the lake adds."""
+_BATCH = 100_000
+"""Rows that are read at once."""
 SHOWN = 5
 """Differences of a table that a report shows."""
 
@@ -45,11 +47,11 @@ class DemoComparison:
         return self.equal == self.rows and not self.extra
 
 
-def lake_rows(spark: SparkSession, table: Table, schema: pa.Schema) -> pa.Table:
+def lake_rows(table: Table, schema: pa.Schema) -> pa.Table:
     """All rows of a downstream table, none where it does not exist.
 
-    ``schema`` ends in ``_raw``, whose maps become JSON as in server_rows.py. Raises LakeError where
-    the columns are not as wanted.
+    They are read without Spark, whose first query alone takes ten seconds and more. ``schema`` ends in ``_raw``, whose
+    maps become JSON as in server_rows.py. Raises LakeError where the columns are not as wanted.
     """
     head = table.head()
     if head is None:
@@ -58,7 +60,11 @@ def lake_rows(spark: SparkSession, table: Table, schema: pa.Schema) -> pa.Table:
     columns = [name for name in table.columns() if name in names or not name.startswith(_ADDED)]
     if columns != names:
         raise LakeError(f"{table.path}: has the columns {', '.join(columns)} where {', '.join(names)} are expected")
-    rows = table.read(spark, head.version).select(*map(identifier, schema.names)).toArrow()
+    snapshot = snapshot_of(table.path, head.version)
+    batches = list(rows_in(snapshot, schema.names, None, rows=_BATCH)) if snapshot else []
+    if not batches:
+        return schema.empty_table()
+    rows = pa.Table.from_batches(batches)
     plain = rows.set_column(len(names), RAW, _raw_texts(rows.column(RAW)))
     if plain.schema.types != schema.types:
         raise LakeError(f"{table.path}: its types are {_types(plain.schema)} where {_types(schema)} are expected")

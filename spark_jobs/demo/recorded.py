@@ -61,7 +61,7 @@ def run_recorded(path: Path) -> DemoReport:
         with interruptible():
             totals = _rounds(spark, pipeline, folder, files)
             with step("comparing every row with what the server had"):
-                compared = compare_with_recording(spark, pipeline)
+                compared = compare_with_recording(pipeline)
             return _report(spark, pipeline, folder, totals, compared)
 
 
@@ -76,13 +76,13 @@ def _rounds(spark: SparkSession, pipeline: Pipeline, folder: DemoFolder, files: 
     return totals
 
 
-def compare_with_recording(spark: SparkSession, pipeline: Pipeline) -> dict[TableName, DemoComparison]:
+def compare_with_recording(pipeline: Pipeline) -> dict[TableName, DemoComparison]:
     """Every downstream table against the rows that the recorded server had."""
     comparisons = {}
     for file in sorted(EXPECTED.glob("*.parquet")):
         expected, key = _expected(file)
         downstream = lake_of(pipeline).downstream(SCHEMA, file.stem)
-        actual = lake_rows(spark, downstream, expected.schema)
+        actual = lake_rows(downstream, expected.schema)
         comparisons[TableName(SCHEMA, file.stem)] = compare(expected, actual, key)
     return comparisons
 

@@ -180,7 +180,7 @@ def is_finished(instance: dg.DagsterInstance, run_id: str) -> bool:
 
 def require_recorded_rows(spark: SparkSession, pipeline: Pipeline) -> dict[TableName, DemoComparison]:
     """Rows are the recorded server's, and no part of the log is in a layer twice."""
-    compared = compare_with_recording(spark, pipeline)
+    compared = compare_with_recording(pipeline)
     assert {str(name): comparison.samples for name, comparison in compared.items() if not comparison.is_equal} == {}
     lake = lake_of(pipeline)
     head = lake.bronze(SOURCE).head()
@@ -240,7 +240,7 @@ def spoil(spark: SparkSession, pipeline: Pipeline) -> Any:
     lake = lake_of(pipeline)
     for table in (lake.silver(SOURCE, SCHEMA, "orders"), lake.downstream(SCHEMA, "orders")):
         spark.sql(f"UPDATE delta.`{table.path}` SET total = -1 WHERE id = 1")
-    return next(iter(name for name in compare_with_recording(spark, pipeline) if name.table == "orders"))
+    return next(iter(name for name in compare_with_recording(pipeline) if name.table == "orders"))
 
 
 def ask_for_backfill(pipeline: Pipeline, instance: dg.DagsterInstance) -> str:

@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config.loader import load
 from spark_jobs.demo.recorded import compare_with_recording, recorded_files
-from spark_jobs.runtime.spark_session import spark_session
 from tests.command_result import CommandResult
 from tests.fix_cli import Stratalog
 from tests.fix_store import require_gateway
@@ -51,7 +50,7 @@ def write_config(folder: Path, lake: str, store: dict[str, Any]) -> Path:
 def require_recorded_rows(path: Path) -> int:
     """How many there are."""
     pipeline = load(path)
-    compared = compare_with_recording(spark_session(pipeline.spark), pipeline)
+    compared = compare_with_recording(pipeline)
     assert {str(name): table.samples for name, table in compared.items() if not table.is_equal} == {}
     return sum(table.rows for table in compared.values())
 

@@ -107,7 +107,7 @@ def write_table(spark: SparkSession, lake: Path) -> WriteTable:
 
 
 @pytest.mark.spark
-def test_rows_of_the_lake(spark: SparkSession, write_table: WriteTable) -> None:
+def test_rows_of_the_lake(write_table: WriteTable) -> None:
     lake = write_table(
         "SELECT 1L AS id, DATE '2024-02-29' AS born, CAST(NULL AS MAP<STRING, STRING>) AS _raw, 7 AS _position"
         " UNION ALL SELECT 2L, NULL, map('born', '0000-00-00'), 8"
@@ -116,7 +116,7 @@ def test_rows_of_the_lake(spark: SparkSession, write_table: WriteTable) -> None:
     expected = pa.table(dict(zip(WANTED.names, zip(*expected_rows, strict=True), strict=True)), _text_schema()).cast(
         WANTED
     )
-    actual = lake_rows(spark, lake.downstream("shop", "t"), WANTED)
+    actual = lake_rows(lake.downstream("shop", "t"), WANTED)
     assert compare(expected, actual, ["id"]) == DemoComparison(rows=2, equal=2)
 
 
@@ -124,9 +124,8 @@ def _text_schema() -> pa.Schema:
     return pa.schema([("id", pa.int64()), ("born", pa.string()), (RAW, pa.string())])
 
 
-@pytest.mark.spark
-def test_a_table_that_is_not_there_has_no_rows(spark: SparkSession, lake: Path) -> None:
-    assert lake_rows(spark, Lake(str(lake)).downstream("shop", "t"), WANTED).num_rows == 0
+def test_a_table_that_is_not_there_has_no_rows(lake: Path) -> None:
+    assert lake_rows(Lake(str(lake)).downstream("shop", "t"), WANTED).num_rows == 0
 
 
 @pytest.mark.spark
@@ -138,9 +137,7 @@ def test_a_table_that_is_not_there_has_no_rows(spark: SparkSession, lake: Path) 
         ("SELECT 1 AS id, DATE '2024-02-29' AS born", "its types are id int32.* where id int64"),
     ],
 )
-def test_columns_that_are_not_the_servers(
-    spark: SparkSession, write_table: WriteTable, select: str, message: str
-) -> None:
+def test_columns_that_are_not_the_servers(write_table: WriteTable, select: str, message: str) -> None:
     lake = write_table(f"{select}, CAST(NULL AS MAP<STRING, STRING>) AS _raw")
     with pytest.raises(LakeError, match=message):
-        lake_rows(spark, lake.downstream("shop", "t"), WANTED)
+        lake_rows(lake.downstream("shop", "t"), WANTED)

@@ -51,7 +51,7 @@ def test_what_is_changed_behind_its_back_is_found(spark: SparkSession, demo: Dem
     pipeline = load(tmp_path / "copy" / "pipeline.yaml")
     for table, (statement, _) in TAMPERED.items():
         spark.sql(statement.format(lake_of(pipeline).downstream("shop", table).sql))
-    comparisons = {name.table: comparison for name, comparison in compare_with_recording(spark, pipeline).items()}
+    comparisons = {name.table: comparison for name, comparison in compare_with_recording(pipeline).items()}
     assert {table for table, comparison in comparisons.items() if not comparison.is_equal} == set(TAMPERED)
     for table, (_, message) in TAMPERED.items():
         assert any(message in line for line in comparisons[table].samples), comparisons[table]
@@ -66,5 +66,5 @@ def test_one_more_file_moves_the_lake_on(spark: SparkSession, demo: DemoReport, 
     assert extracted.range.start == demo.totals.ranges[-1].stop
     assert extracted.range.stop.file == "mysql-bin.000004"
     assert not outcome.stopped
-    comparisons = compare_with_recording(spark, pipeline)
+    comparisons = compare_with_recording(pipeline)
     assert not all(comparison.is_equal for comparison in comparisons.values())
