@@ -56,6 +56,7 @@ def lake_rows(table: Table, schema: pa.Schema) -> pa.Table:
     head = table.head()
     if head is None:
         return schema.empty_table()
+    # Columns of another name, order or type would be compared with the wrong ones.
     names = schema.names[:-1]
     columns = [name for name in table.columns() if name in names or not name.startswith(_ADDED)]
     if columns != names:

@@ -212,6 +212,7 @@ def _require_decided(source: str, logged: Sequence[TracedChange], derived: Seque
         raise _refused(
             source, derived[0], "foreign keys changed rows in an XA transaction, in an order that is not stored"
         )
+    # Keys that several changes met, and tables without a key that changes of several kinds did.
     met = Counter[tuple[TableName, str]]()
     ops = defaultdict[TableName, set[str]](set)
     for traced in derived:
