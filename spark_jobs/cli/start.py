@@ -141,7 +141,7 @@ def _write_missing(path: Path) -> None:
 
 
 def _say_next(path: Path, variables: Sequence[str], *, dagster: bool, has_statements: bool = False) -> None:
-    """What to do after ``init``. has_statements: whether it named any that the pipeline's user may not execute."""
+    """Next steps after ``init``. has_statements: whether it named any that the pipeline's user may not execute."""
     check = "stratalog check --connect" if path == Path(FILE_NAME) else f"stratalog check -c {path} --connect"
     missing = " ".join(f"{name}=…" for name in variables if name not in os.environ)
     steps = ["have an administrator of the server execute the statements above"] if has_statements else []

@@ -47,7 +47,7 @@ def named_tables(names: Sequence[TableName], tables: Sequence[str], owner: str) 
 
 
 def unknown_tables(names: Collection[TableName], tables: Sequence[str]) -> list[str]:
-    """What a user names and no table has: what one name finds does not hide that another one finds nothing."""
+    """Names or patterns that no table has: what one name finds does not hide that another one finds nothing."""
     return [table for table in tables if not any(map(wanted_tables([table]), names))]
 
 
