@@ -228,6 +228,8 @@ class Writer:
         return RowStatement(text, f"{self.schema}.{self.table}", does, rows, is_at_most, counts_found)
 
     def _conditions(self, rows: pa.Table) -> pa.Array:
+        if not self.columns:
+            return pa.array(["TRUE"] * len(rows))
         arrays = key_literals(rows, self.columns)
         return _conjunction([is_stored(column, array) for column, array in zip(self.columns, arrays, strict=True)])
 

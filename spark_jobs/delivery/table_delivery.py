@@ -341,7 +341,7 @@ class _Writing:
         if not writer.key:
             is_counted = bool(self.window.removed)
             insert = _inserts_of_copies(writer) if is_counted else _writes(writer, WriteMethod.INSERT)
-            return {ChangeKind.DELETE: _deletes_of_copies(writer), ChangeKind.INSERT: insert}
+            return {ChangeKind.DELETE: _deletes_of_copies(self._old_writer(writer)), ChangeKind.INSERT: insert}
         if not is_safe:
             update, insert = (_writes(writer, method) for method in (WriteMethod.UPDATE, WriteMethod.INSERT))
             return {ChangeKind.DELETE: writer.delete, ChangeKind.UPDATE: update, ChangeKind.INSERT: insert}
@@ -350,6 +350,17 @@ class _Writing:
         insert = _replacements(writer) if self.target.unique > 1 else _writes(writer, WriteMethod.REPEATED_INSERT)
         kinds = (ChangeKind.DELETE, ChangeKind.CLEAR, ChangeKind.UPDATE, ChangeKind.INSERT)
         return dict(zip(kinds, (delete, delete, upsert, insert), strict=True))
+
+    def _old_writer(self, writer: Writer) -> Writer:
+        """A writer for rows of the version before, which are identified by the columns of that version.
+
+        In a column that has come since, the target gave all of them one value, which need not be the lake's. No new row
+        is there before all deletes are complete.
+        """
+        if not self.progress.columns:
+            return writer
+        old = {column.name for column in self.shape.columns if column.physical in self.progress.columns}
+        return replace(writer, columns=tuple(column for column in writer.columns if column.name in old))
 
     def _keyed(self, writer: Writer, *, is_safe: bool) -> "Iterator[_Rows]":
         unique = self.target.unique_columns(writer.columns)

@@ -69,6 +69,29 @@ def test_a_table_without_a_key(copy: Copy) -> None:
     copy.require_same("t")
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("size", [100, 1])  # one transaction; a window of several
+def test_a_table_without_a_key_that_gets_columns(copy: Copy, size: int) -> None:
+    copy.shop.execute(
+        "CREATE TABLE t (a INT, s VARCHAR(9))", "INSERT INTO t VALUES (1, 'x'), (1, 'x'), (2, 'y'), (NULL, NULL)"
+    )
+    pipeline = copy.pipeline(batch_rows=size)
+    copy.run(pipeline)
+    copy.require_same("t")
+    # The target's rows have MySQL's own 0 in the new column, and the lake's rows of before have none.
+    copy.shop.execute(
+        "ALTER TABLE t ADD COLUMN n INT NOT NULL DEFAULT 7",
+        "DELETE FROM t WHERE a = 2",
+        "INSERT INTO t VALUES (1, 'x', 0)",
+    )
+    assert copy.run(pipeline).stopped == {}
+    copy.require_same("t")
+    # No column of before is left.
+    copy.shop.execute("ALTER TABLE t ADD COLUMN m INT NOT NULL DEFAULT 3, DROP COLUMN a, DROP COLUMN s, DROP COLUMN n")
+    assert copy.run(pipeline).stopped == {}
+    copy.require_same("t")
+
+
 def test_columns_are_followed(copy: Copy) -> None:
     copy.shop.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT, b VARCHAR(5))", "INSERT INTO t VALUES (1, 1, 'b')")
     pipeline = copy.pipeline(live=True)
