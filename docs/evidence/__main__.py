@@ -35,6 +35,10 @@ _PARTS = {
     "cascades": "what foreign keys do to child rows is derived as the server did it | pipelines over random schemas of "
     "two to six tables with [foreign keys](cascades.md), random transactions, statements about "
     "tables, runs that are killed, and replays; after each run every row of every table is compared with the server's",
+    "hours": "the same over hours, in which log expires, files are removed and windows fold | a follower's runs each "
+    "ten seconds of a clock, with deliveries, a consumer, gc, maintenance and backfills beside it, a third of them "
+    "with faults; each minute, tables of three modes are compared with a plain model, each hour the target and the "
+    "consumer's changes too",
     "soak": "the same of whole processes, servers and deliveries | writers at real servers, while runs, JVMs, servers, "
     "targets and connections die at random moments; then all rows are compared with the source's",
     "mutants": "the tests notice where a guard of the code is gone | each of the guards in `tests/mutants/guards.yaml` "
@@ -57,6 +61,7 @@ def page() -> str:
         "traces": _of_traces,
         "mutants": _of_mutants,
         "fuzz": _of_fuzz,
+        "hours": _of_hours,
         "soak": _of_soak,
         "corpus": _of_corpus,
     }
@@ -71,6 +76,7 @@ def page() -> str:
     details = {
         "faults": _table_of_faults,
         "cascades": _table_of_cascades,
+        "hours": _table_of_hours,
         "soak": _table_of_soak,
         "mutants": _table_of_mutants,
         "fuzz": _table_of_fuzzers,
@@ -151,6 +157,19 @@ def _of_soak(record: Record) -> str:
     )
 
 
+def _of_hours(record: Record) -> str:
+    scenarios = record["scenarios"].values()
+    runs, consumed, delivered = (
+        sum(scenario[of].get(name, 0) for scenario in scenarios)
+        for of, name in (("processes", "run"), ("done", "changes consumed"), ("done", "rows delivered"))
+    )
+    return (
+        f"{sum(scenario['hours'] for scenario in scenarios):g} hours, {runs:,} runs, "
+        f"{sum(sum(scenario['faults'].values()) for scenario in scenarios):,} faults, {consumed:,} changes consumed, "
+        f"{delivered:,} rows delivered, seeds {', '.join(record['scenarios'])}: {len(record['wrong']) or 'none'} wrong"
+    )
+
+
 def _of_corpus(record: Record) -> str:
     counts = ", ".join(f"{count} {verdict}" for verdict, count in record["verdicts"].items())
     return f"{record['cases']} cases: {counts}"
@@ -194,6 +213,23 @@ def _table_of_cascades(record: Record) -> str:
         f"\n## Cascades\n\n| server | {' | '.join(heads)} |\n|{' --- |' * (len(heads) + 1)}\n{rows}\n"
         f"| run | commit | seeds | derived | minutes |\n| --- | --- | --- | --- | --- |\n{runs}"
         + (f"\nWrong:\n\n{wrong}" if wrong else "")
+    )
+
+
+def _table_of_hours(record: Record) -> str:
+    rows = "".join(
+        f"| {seed} | {name} | {count:,} |\n"
+        for seed, scenario in record["scenarios"].items()
+        for name, count in [
+            *((f"processes: {name}", count) for name, count in scenario["processes"].items()),
+            *((f"with faults: {name}", count) for name, count in scenario["failed"].items()),
+            *((f"faults: {name}", count) for name, count in scenario["faults"].items()),
+            *scenario["done"].items(),
+        ]
+    )
+    wrong = "".join(f"- {text}\n" for text in record["wrong"])
+    return f"\n## Hours\n\n| seed | of | count |\n| --- | --- | --- |\n{rows}" + (
+        f"\nWrong:\n\n{wrong}" if wrong else ""
     )
 
 

@@ -47,8 +47,8 @@ def at_or_after(positions: pa.ChunkedArray, position: Position) -> pa.Array:
 def within(positions: pa.ChunkedArray, ranges: Sequence[Range]) -> pa.Array:
     """Mask of the positions, stored as structures, that lie in one of some ranges; NULL lies in none.
 
-    Its time follows the positions, and the ranges between their first and their last in each file of the log: a table
-    of a follower may have had thousands of windows done again.
+    Its time follows the positions, and the ranges between their first and their last in each file of the log: a
+    backfill of a follower's table replays thousands of windows.
 
     Args:
         positions: ``_position`` or ``_window_start``.
@@ -62,14 +62,14 @@ def within(positions: pa.ChunkedArray, ranges: Sequence[Range]) -> pa.Array:
     for stretch, number in files:
         is_here = (stretches == stretch) & (numbers == number)
         in_file = offsets[is_here]
-        spans = _spans(ranges, (int(stretch), int(number)), int(in_file.min()), int(in_file.max()))
+        spans = _spans_in_file(ranges, (int(stretch), int(number)), int(in_file.min()), int(in_file.max()))
         if len(spans):
             at = np.searchsorted(spans[:, 0], in_file, "right") - 1
             mask[is_here] = (at >= 0) & (in_file < spans[at, 1])
     return pa.array(mask)
 
 
-def _spans(ranges: Sequence[Range], file: tuple[int, int], first: int, last: int) -> NDArray[np.int64]:
+def _spans_in_file(ranges: Sequence[Range], file: tuple[int, int], first: int, last: int) -> NDArray[np.int64]:
     """Parts of a file of the log, as offsets where each begins and ends, that ranges have between two offsets of it."""
     spans = []
     for log_range in ranges[bisect_right(ranges, (*file, first), key=_stop) :]:

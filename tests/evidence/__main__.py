@@ -6,6 +6,7 @@
     python -m tests.evidence models [small|full]           states of the models, and their mutants
     python -m tests.evidence mutants [PART OF A NAME]      guards of the code taken away
     python -m tests.evidence fuzz [SECONDS [TARGET…]]      executions of each fuzzer
+    python -m tests.evidence hours [HOURS [SEED…]]         a follower by a clock, with all that operators have beside it
     python -m tests.evidence soak [SECONDS [SEED]]         a pipeline under load whose processes and servers die
     python -m tests.evidence corpus                        cases of the corpus that are read as their servers said
 
@@ -22,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from docs.evidence.__main__ import FOLDER, write_page
-from tests.evidence.records import Record, cascades, corpus, faults, fuzz, models, mutants, say, soak, traces
+from tests.evidence.records import Record, cascades, corpus, faults, fuzz, hours, models, mutants, say, soak, traces
 from tests.mutants.judging import ROOT
 
 PARTS: dict[str, Callable[..., Iterator[Record]]] = {
@@ -32,6 +33,7 @@ PARTS: dict[str, Callable[..., Iterator[Record]]] = {
     "cascades": cascades,
     "mutants": mutants,
     "fuzz": fuzz,
+    "hours": hours,
     "soak": soak,
     "corpus": corpus,
 }

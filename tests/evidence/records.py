@@ -27,6 +27,7 @@ from corpus.run import Here, cases
 from spec.check import MODELS, MUTANTS, check, check_mutant
 from tests.faults import commands, deliveries, leases, runs
 from tests.faults.campaign import play
+from tests.faults.hours import play as play_hours
 from tests.faults.tracing import Trace, first_rejection
 from tests.fix_spark import light_session
 from tests.fuzz.targets import TARGETS
@@ -308,6 +309,19 @@ def soak(_before: Record, _run: Record, seconds: str = "1800", seed: str = "1") 
             except AssertionError as error:
                 wrong.append(f"{name}: {str(error).partition(chr(10))[0]}")
         yield {"seconds_each": int(seconds), "seed": int(seed), "accounts": accounts, "wrong": wrong}
+
+
+def hours(before: Record, _run: Record, count: str = "10", *seeds: str) -> Iterator[Record]:
+    """Hours of a follower by its clock, by seed: processes, faults and what was compared. Without seeds: 1."""
+    scenarios, wrong = dict(before.get("scenarios", {})), list[str](before.get("wrong", []))
+    for seed in seeds or ("1",):
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
+            account, texts = play_hours(int(seed), float(count), Path(folder))
+        scenarios[seed] = asdict(account) | {"hours": float(count), "seconds": round(time.monotonic() - began)}
+        wrong += [text.partition("\n")[0] for text in texts]
+        say(f"seed {seed}: {scenarios[seed]}")
+        yield {"scenarios": scenarios, "seconds_before": before.get("seconds", 0), "wrong": wrong}
 
 
 def corpus(_before: Record, _run: Record) -> Iterator[Record]:

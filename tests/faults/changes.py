@@ -7,7 +7,7 @@ import os
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -83,14 +83,20 @@ class Changes:
         is_partial: bool = False,
         is_keyless: bool = False,
         is_ruled: bool = False,
+        is_widened_alone: bool = False,
+        statements_before: Collection[int] = (),
+        commit_micros: Sequence[int] = (),
     ) -> None:
-        """shards: whether the tables have the same columns, so that they can be merged into one.
+        """statements: whether there are some that change columns or empty a table, at four places.
+
+        shards: whether the tables have the same columns, so that they can be merged into one.
 
         is_partial: whether row images leave columns out, as a server with ``binlog_row_image = MINIMAL`` logs them.
         is_keyless: whether one of the tables has no key; its rows are few, in several copies. is_ruled: whether rows
         are for rules: with NULL, updates of some columns, and no ALTER where images leave out what a rule may need.
         """
         self.seed, self._is_partial, self._is_ruled = seed, is_partial, is_ruled
+        self._is_widened_alone = is_widened_alone
         self._random = random.Random(seed)
         keys = {"orders": ["id"], "pairs": ["a", "b"], "notes": ["code"]}
         orders: dict[str, ColumnType] = {"id": _NUMBER, "state": VARCHAR(10), "total": INT}
@@ -114,13 +120,18 @@ class Changes:
         self._events: list[tuple[int, Event]] = []
         self._fills = 0
         self._serial = count()
+        default_numbers = (size // 3, size // 2, 2 * size // 3, 5 * size // 6) if statements else ()
         for number in range(size):
-            if statements and number in (size // 3, size // 2, 2 * size // 3, 5 * size // 6):
+            if number in (statements_before or default_numbers):
                 self._execute_statement()
             self._transaction()
-        log = Traced(self._tables, self._changes, rotate_to="")
+        log = Traced(self._tables, self._changes, rotate_to="", commit_micros=commit_micros)
         self.content = log.to_bytes()
         self.events = [(log.ends[at], event) for at, event in self._events]
+        self.transaction_ends = [
+            log.ends[at] for at, change in enumerate(self._changes) if isinstance(change, spec.Commit | spec.Statement)
+        ]
+        """Where each transaction ends, and each statement."""
 
     def _transaction(self) -> None:
         table = self._random.choice(list(self.keys))
@@ -204,7 +215,7 @@ class Changes:
         dropped = [name for name in columns if name.startswith("extra")]
         kinds = ["truncate"] if self._is_ruled and self._is_partial else ["truncate", "add", "drop"]
         match self._random.choice(kinds):
-            case "drop" if dropped:
+            case "drop" if dropped and (self.keys[table] or not self._is_widened_alone):
                 name = dropped[0]
                 del columns[name]
                 for row in rows.values():

@@ -14,8 +14,7 @@ import shutil
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,26 +23,21 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.bronze import table as bronze
-from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.bronze.table import BronzeSnapshot
-from spark_jobs.delta import commits, data_files
-from spark_jobs.delta.snapshot import DataFile, new_table, snapshot_of
+from spark_jobs.delta.snapshot import DataFile, snapshot_of
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.engine.silver import silver_task
 from spark_jobs.engine.silver.silver_task import SilverUnit, SilverWindow
-from spark_jobs.lake.commit import APPLICATION, new_batch
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.retry import retry_on_conflict
-from spark_jobs.log.position import Position, Range, file_number
+from spark_jobs.log.position import Range
 from spark_jobs.operations.retention.gc import gc_source
-from spark_jobs.pipeline.backfill import run as backfill_run
 from spark_jobs.pipeline.backfill.run import backfill_source
-from tests.binlogs.slicing import FILE, bronze_rows
 from tests.faults import runs
 from tests.faults.campaign import Log, Scenario
 from tests.faults.changes import SCHEMA, SOURCE, Row, Twin
 from tests.faults.checking import Checks, Wrong, require_same, rows_of_snapshot
+from tests.faults.extraction import extract, log_parts
 from tests.faults.runs import PUBLISHED, SPARK
 from tests.faults.tracing import Trace
 
@@ -65,13 +59,14 @@ class CommandScenario(Scenario):
         self.pipeline = self.pipeline.model_copy(update={"retention": retention})
         assert isinstance(log.checks, Checks)
         self._changes = log.checks.changes
-        self._files = _log_files(self._changes.content, [end for _, end in log.bronze])
+        ends = [end for _, end in log.bronze]
+        self._files = log_parts(self._changes.content, ends, range(1, len(ends) + 1))
         self._decoder = threading.local()
 
     def play(self) -> None:
         """Grows the log, with processes that fail. Raises Wrong with the seed."""
         try:
-            with self.disk.wrapped(), self._commands_here():
+            with self.disk.wrapped(), self._earlier_decoder():
                 for step in range(_STEPS):
                     self._grow(step)
                     for _ in range(_PROCESSES_A_STEP):
@@ -121,7 +116,7 @@ class CommandScenario(Scenario):
     def _run(self, seed: int) -> dict[str, str]:
         self._decoder.is_earlier = seed % 3 == 0
         try:
-            retry_on_conflict(self._extract)
+            retry_on_conflict(lambda: extract(self.pipeline, self._files[: self.step + 1]))
             return runs.run(self.pipeline, seed, publishes=True)
         finally:
             self._decoder.is_earlier = False
@@ -142,36 +137,9 @@ class CommandScenario(Scenario):
             outcome = backfill_source(SPARK, self.pipeline, SOURCE, log_range, lambda _: True)
         return {str(name): reason for name, reason in outcome.stopped.items()}
 
-    def _extract(self) -> None:
-        """Commits the log that bronze lacks, a data file for each file of the log. Raises LostRace, LakeError."""
-        path = lake_of(self.pipeline).bronze(SOURCE).path
-        snapshot = snapshot_of(path)
-        known = BronzeCommit.from_json(snapshot.user_metadata) if snapshot else None
-        upon = snapshot or new_table(path, bronze.COLUMNS, bronze.PROPERTIES)
-        begin = Position(FILE, 0, 1)
-        start = known.position if known else begin
-        lacking = [
-            rows
-            for rows in self._files[: self.step + 1]
-            if rows.column("start")[0].as_py() >= start.offset or not known
-        ]
-        if not lacking:
-            return
-        schema = upon.schema.arrow(physical=False)
-        files = [data_files.write(path, rows.cast(schema), upon.schema, {}, row_group_rows=3) for rows in lacking]
-        last = lacking[-1].slice(len(lacking[-1]) - 1).to_pylist()[0]
-        end = Position(last["file"], last["stop"], 1)
-        commit = (
-            replace(known, position=end, batch=new_batch(), kind=BronzeCommit(end, "").kind, start=start)
-            if known
-            else BronzeCommit(end, new_batch(), start=start, begin=begin)
-        )
-        counter = upon.transactions.get(APPLICATION, 0) + 1
-        commits.commit(upon, adds=files, transaction=(APPLICATION, counter), user_metadata=commit.to_json())
-
     @contextmanager
-    def _commands_here(self) -> Iterator[None]:
-        """Backfills run in this process, and runs of an earlier release decode as it did, while the context lasts."""
+    def _earlier_decoder(self) -> Iterator[None]:
+        """Runs of an earlier release decode as it did while the context lasts."""
         file_of = silver_task._file_of
 
         def decoded(
@@ -183,11 +151,7 @@ class CommandScenario(Scenario):
                     rows = rows.set_column(rows.column_names.index(name), name, marked)
             return file_of(unit, window, rows, added)
 
-        with ExitStack() as stack:
-            stack.enter_context(patch.object(silver_task, "_file_of", decoded))
-            stack.enter_context(patch.object(backfill_run, "session_over", lambda _spark, _size: SPARK))
-            stack.enter_context(patch.object(backfill_run, "slots", lambda _: 1))
-            stack.enter_context(patch.object(backfill_run, "CONFLICT_WAIT", 0.0))
+        with patch.object(silver_task, "_file_of", decoded):
             yield
 
     def _check(self, until: int = 0, *, is_exact: bool = False) -> None:
@@ -215,23 +179,6 @@ def _cells(row: Row, *, is_exact: bool) -> tuple[tuple[str, Any], ...]:
     if not is_exact:
         cells |= {name: cells[name].rstrip(_MARK) for name in _TEXTS if cells.get(name)}
     return tuple(sorted(cells.items()))
-
-
-def _log_files(content: bytes, ends: list[int]) -> list[pa.Table]:
-    """Slices of the log, cut at the end of each step into files."""
-    slices, files, begin = bronze_rows(FILE, content, target=400), list[pa.Table](), 0
-    stops = slices.column("stop").to_pylist()
-    for number, end in enumerate(ends, 1):
-        rows = slices.slice(begin, stops.index(end) + 1 - begin)
-        begin += len(rows)
-        name = f"{FILE.rpartition('.')[0]}.{number:06}"
-        for column, value in (("file", name), ("number", file_number(name))):
-            at = rows.column_names.index(column)
-            rows = rows.set_column(
-                at, rows.schema.field(at), pa.repeat(pa.scalar(value, rows.schema.field(at).type), len(rows))
-            )
-        files.append(rows)
-    return files
 
 
 def play(seeds: range, folder: Path) -> tuple[Counter[str], list[Trace], list[str]]:

@@ -113,6 +113,8 @@ class Disk:
         self.opened: dict[tuple[Any, ...], Any] = {}
         """Tables that deltalake has opened, by all that their logs consist of: opening takes a third of a run."""
         self._local = threading.local()
+        self.of_threads: Actor | None = None
+        """The actor of threads that have none of their own."""
         self._names: set[str] = set()
         """Files and folders whose names are not durable."""
         self._contents: set[str] = set()
@@ -128,14 +130,19 @@ class Disk:
             self._local.actor = before
 
     @property
+    def _actor(self) -> Actor | None:
+        """The actor of this thread."""
+        return getattr(self._local, "actor", self.of_threads)
+
+    @property
     def logs(self) -> Any:
         """The logs that this thread's actor keeps: those of the process, as ``delta/kept.py`` asks for them."""
-        actor: Actor | None = getattr(self._local, "actor", None)
+        actor = self._actor
         return actor and actor.kept
 
     def call(self, name: str, path: object, function: Callable[[], Any], half: Callable[[], Any] | None = None) -> Any:
         """A call that leaves the process. half: the part of it that is done where the disk is full then."""
-        actor: Actor | None = getattr(self._local, "actor", None)
+        actor = self._actor
         if actor is None or actor.is_inside or not f"{path}/".startswith(self.root):
             return function()
         if actor.is_dead:
@@ -223,7 +230,7 @@ class Disk:
 
     def add_name(self, path: Path, *, has_content: bool = True) -> None:
         """A name was made that is not durable yet."""
-        if getattr(self._local, "actor", None) is not None and str(path).startswith(self.root):
+        if self._actor is not None and str(path).startswith(self.root):
             self._names.add(str(path))
             if not has_content:
                 self._contents.add(str(path))

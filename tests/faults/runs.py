@@ -39,8 +39,10 @@ from spark_jobs.lake.commit import APPLICATION, new_batch
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.retry import retry_on_conflict
 from spark_jobs.log.position import Position, Range
+from spark_jobs.operations.retention import maintenance
 from spark_jobs.pipeline import iceberg_catalog, table_merge, tables_at_once
 from spark_jobs.pipeline import run as pipeline_run
+from spark_jobs.pipeline.backfill import run as backfill_run
 from spark_jobs.pipeline.initial_load import landing
 from spark_jobs.pipeline.initial_load.commit import READ, READING, LoadCommit
 from spark_jobs.pipeline.initial_load.context import LoadContext
@@ -304,12 +306,16 @@ def without_spark() -> Iterator[None]:
     """The pipeline's functions run in this process while the context lasts."""
     replaced: tuple[Any, ...] = (
         *(
-            patch.object(module, "placement_for", lambda *_: Placement(SPARK, _current().slots))
-            for module in (pipeline_run, table_merge)
+            patch.object(module, "placement_for", lambda *_, **__: Placement(SPARK, _current().slots))
+            for module in (pipeline_run, table_merge, maintenance)
         ),
-        *(patch.object(module, "session_over", lambda _spark, _size: SPARK) for module in (pipeline_run, landing)),
-        patch.object(landing, "slots", lambda _: _current().slots),
-        patch.object(pipeline_run, "CONFLICT_WAIT", 0.0),
+        patch.object(maintenance, "start_session", lambda _: SPARK),
+        *(
+            patch.object(module, "session_over", lambda _spark, _size: SPARK)
+            for module in (pipeline_run, landing, maintenance, backfill_run)
+        ),
+        *(patch.object(module, "slots", lambda _: _current().slots) for module in (landing, maintenance, backfill_run)),
+        *(patch.object(module, "CONFLICT_WAIT", 0.0) for module in (pipeline_run, landing, backfill_run)),
         patch.object(table_merge, "_CONFLICT_WAIT", 0.0),
         patch.object(commit_clock, "advance", _order_times),
         patch.object(tables_at_once, "ThreadPoolExecutor", lambda _: _InOrder(_current().random)),
@@ -319,7 +325,6 @@ def without_spark() -> Iterator[None]:
             patch.object(module, "Capacity", lambda slots, _: Capacity(slots, _BYTES))
             for module in (pipeline_run, table_merge, landing)
         ),
-        patch.object(landing, "CONFLICT_WAIT", 0.0),
         patch.object(silver_job, "_LEAST_TASK_BYTES", _BYTES),
         patch.object(downstream_job, "_LEAST_TASK_BYTES", _BYTES),
         patch.object(downstream_job, "_UNIT_BYTES", 0),

@@ -61,21 +61,22 @@ def test_positions_lie_in_ranges_as_one_by_one(
     cells = [position and dict(zip(FIELDS, position, strict=False)) for position in found]
     kind = pa.struct([("stretch", pa.int32()), ("number", pa.int64()), ("offset", pa.int64())])
     expected = [
-        bool(position) and any(part.start.order <= position < part.stop.order for part in ranges) for position in found
+        position is not None and any(part.start.order <= position < part.stop.order for part in ranges)
+        for position in found
     ]
     assert within(pa.chunked_array([pa.array(cells, kind)]), ranges).to_pylist() == expected
 
 
 def test_a_position_is_compared_with_the_ranges_beside_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A follower's table may have thousands of windows done again, and a file of a few rows for each."""
+    """A follower's table may have thousands of windows replayed, and a file of a few rows for each."""
     ranges = [Range(at(offset), at(offset + 5)) for offset in range(0, 50_000, 10)]
-    counted, spans = list[int](), positions._spans
+    counted, spans = list[int](), positions._spans_in_file
 
     def counting(*arguments: Any) -> Any:
         counted.append(len(spans(*arguments)))
         return spans(*arguments)
 
-    monkeypatch.setattr(positions, "_spans", counting)
+    monkeypatch.setattr(positions, "_spans_in_file", counting)
     found = [{"stretch": 1, "number": 1, "offset": offset} for offset in (40_002, 40_007, 40_013)]
     assert within(pa.chunked_array([found]), ranges).to_pylist() == [True, False, True]
     assert counted == [2]
