@@ -15,7 +15,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -305,7 +304,7 @@ def soak(_before: Record, _run: Record, seconds: str = "1800", seed: str = "1") 
     for name, play_soak in (("pipeline", soak_of_runs), ("deliveries", soak_of_deliveries)):
         with tempfile.TemporaryDirectory() as folder:
             try:
-                accounts[name] = asdict(play_soak(float(seconds), Path(folder), int(seed), say))
+                accounts[name] = vars(play_soak(float(seconds), Path(folder), int(seed), say))
             except AssertionError as error:
                 wrong.append(f"{name}: {str(error).partition(chr(10))[0]}")
         yield {"seconds_each": int(seconds), "seed": int(seed), "accounts": accounts, "wrong": wrong}
@@ -318,9 +317,9 @@ def hours(before: Record, _run: Record, count: str = "10", *seeds: str) -> Itera
         began = time.monotonic()
         with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
             account, texts = play_hours(int(seed), float(count), Path(folder))
-        scenarios[seed] = asdict(account) | {"hours": float(count), "seconds": round(time.monotonic() - began)}
+        scenarios[seed] = vars(account) | {"hours": float(count), "seconds": round(time.monotonic() - began)}
         wrong += [text.partition("\n")[0] for text in texts]
-        say(f"seed {seed}: {scenarios[seed]}")
+        say("\n".join([f"seed {seed}: {scenarios[seed]}", *texts]))
         yield {"scenarios": scenarios, "seconds_before": before.get("seconds", 0), "wrong": wrong}
 
 
