@@ -310,17 +310,25 @@ def soak(_before: Record, _run: Record, seconds: str = "1800", seed: str = "1") 
         yield {"seconds_each": int(seconds), "seed": int(seed), "accounts": accounts, "wrong": wrong}
 
 
-def hours(before: Record, _run: Record, count: str = "10", *seeds: str) -> Iterator[Record]:
-    """Hours of a follower by its clock, by seed: processes, faults and what was compared. Without seeds: 1."""
+def hours(before: Record, _run: Record, count: str = "2", *seeds: str) -> Iterator[Record]:
+    """Hours of a follower by its clock, by seed: processes, faults and what was compared. Without seeds: 1 to 5."""
+    chosen = seeds or ("1", "2", "3", "4", "5")
     scenarios, wrong = dict(before.get("scenarios", {})), list[str](before.get("wrong", []))
-    for seed in seeds or ("1",):
-        began = time.monotonic()
-        with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
-            account, texts = play_hours(int(seed), float(count), Path(folder))
-        scenarios[seed] = vars(account) | {"hours": float(count), "seconds": round(time.monotonic() - began)}
-        wrong += [text.partition("\n")[0] for text in texts]
-        say("\n".join([f"seed {seed}: {scenarios[seed]}", *texts]))
-        yield {"scenarios": scenarios, "seconds_before": before.get("seconds", 0), "wrong": wrong}
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        played = pool.map(_played_hours, chosen, [float(count)] * len(chosen))
+        for seed, (scenario, texts) in zip(chosen, played, strict=True):
+            scenarios[seed] = scenario
+            wrong += [text.partition("\n")[0] for text in texts]
+            say("\n".join([f"seed {seed}: {scenario}", *texts]))
+            yield {"scenarios": scenarios, "seconds_before": before.get("seconds", 0), "wrong": wrong}
+
+
+def _played_hours(seed: str, count: float) -> tuple[Record, list[str]]:
+    """What happened in so many hours of a seed, and what was wrong."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
+        account, texts = play_hours(int(seed), count, Path(folder))
+    return vars(account) | {"hours": count, "seconds": round(time.monotonic() - began)}, texts
 
 
 def corpus(_before: Record, _run: Record) -> Iterator[Record]:

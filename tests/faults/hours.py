@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -55,7 +56,7 @@ _TRANSACTIONS = 400
 """Of an hour."""
 _STATEMENTS = 3
 """Of an hour: they change columns, or empty a table."""
-_KEPT = timedelta(hours=2)
+_KEPT = timedelta(hours=1)
 """Time that log is kept, and data files of older versions."""
 _FAULTY = 0.3
 """Of processes: those that get faults."""
@@ -89,10 +90,12 @@ class HoursLog(Log):
         )
         steps = range(1, round(hours * HOUR) // _EACH + 1)
         committed = [bisect_right(seconds, step * _EACH) for step in steps]
-        self.ends = [self.changes.transaction_ends[count - 1] if count else 0 for count in committed]
+        ends = [self.changes.transaction_ends[count - 1] if count else 0 for count in committed]
         numbers = [1 + (step - 1) * _EACH // _FILE for step in steps]
-        self.parts = log_parts(self.changes.content, self.ends, numbers)
-        self.bronze = [(Path(), end) for end in self.ends]
+        self.parts = log_parts(self.changes.content, ends, numbers)
+        # A part has whole slices, which may end before the last transaction of its time.
+        reached = accumulate((part.column("stop")[-1].as_py() if len(part) else 0 for part in self.parts), max)
+        self.bronze = [(Path(), end) for end in reached]
         self.checks = self.table_checks = Checks(self.changes, "modes")
 
 
@@ -249,9 +252,8 @@ class HoursScenario(Scenario):
                 self._end_consumer()
             self.hours_log.table_checks.require_rows(self.pipeline, self._until())
             self._check_target()
-            expected = sum(
-                1 for end, event in self.hours_log.changes.events if end <= self._bronze_end() and not event.statement
-            )
+            events = self.hours_log.changes.events
+            expected = sum(1 for end, event in events if end <= self._until() and not event.statement)
             if self._consumed != expected:
                 raise Wrong(f"consumers were given {self._consumed} of {expected} changes")
         self.disk.forget()
