@@ -28,7 +28,7 @@ from spark_jobs.downstream import commit_clock
 from spark_jobs.downstream.commit import ClockCommit
 from spark_jobs.downstream.commit_clock import Clock
 from spark_jobs.engine.changes import change_job
-from spark_jobs.engine.jobs import spark_job
+from spark_jobs.engine.jobs import log_removal, spark_job
 from spark_jobs.engine.jobs.spark_job import Capacity, ShuffleBlock
 from spark_jobs.engine.merge import downstream_job
 from spark_jobs.engine.rows import fills
@@ -309,12 +309,15 @@ def without_spark() -> Iterator[None]:
             patch.object(module, "placement_for", lambda *_, **__: Placement(SPARK, _current().slots))
             for module in (pipeline_run, table_merge, maintenance)
         ),
-        patch.object(maintenance, "start_session", lambda _: SPARK),
+        *(patch.object(module, "start_session", lambda _: SPARK) for module in (maintenance, log_removal)),
         *(
             patch.object(module, "session_over", lambda _spark, _size: SPARK)
-            for module in (pipeline_run, landing, maintenance, backfill_run)
+            for module in (pipeline_run, landing, maintenance, backfill_run, log_removal)
         ),
-        *(patch.object(module, "slots", lambda _: _current().slots) for module in (landing, maintenance, backfill_run)),
+        *(
+            patch.object(module, "slots", lambda _: _current().slots)
+            for module in (landing, maintenance, backfill_run, log_removal)
+        ),
         *(patch.object(module, "CONFLICT_WAIT", 0.0) for module in (pipeline_run, landing, backfill_run)),
         patch.object(table_merge, "_CONFLICT_WAIT", 0.0),
         patch.object(commit_clock, "advance", _order_times),
