@@ -148,8 +148,8 @@ class MySQLServer:
     """A server of a build in ``directory``; ``options`` replace those of OPTIONS, and None leaves one out.
 
     ``user`` and ``password`` are those of a replication user that may also read all tables; like the port and root's
-    password they can be set before the start. Raises ConfigError where
-    this machine cannot run the server, SourceError where it does not start.
+    password they can be set before the start. Raises ConfigError where this machine cannot run the server, SourceError
+    where it does not start.
     """
 
     def __init__(self, directory: Path, options: Mapping[str, object] | None = None, build: Build = MYSQL_8_0) -> None:
