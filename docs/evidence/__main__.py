@@ -35,7 +35,7 @@ _PARTS = {
     "cascades": "what foreign keys do to child rows is derived as the server did it | pipelines over random schemas of "
     "two to six tables with [foreign keys](cascades.md), random transactions, statements about "
     "tables, runs that are killed, and replays; after each run every row of every table is compared with the server's",
-    "hours": "the same over hours, in which log expires, files are removed and windows fold | a follower's runs each "
+    "hours": "the same over hours, in which log expires and files are removed | a follower's runs each "
     "ten seconds of a clock, with deliveries, a consumer, gc, maintenance and backfills beside it, a third of them "
     "with faults; each minute, tables of three modes are compared with a plain model, each hour the target and the "
     "consumer's changes too",

@@ -2,7 +2,7 @@
 
 Each minute a delivery writes what a target lacks, and a consumer takes what the log has; gc, maintenance and a backfill
 come each hour. A share of all these processes has faults, which a seed decides, as it decides the log. Times of files
-and commits are those of the clock, so that log expires, files are removed and windows fold as they do in hours.
+and commits are those of the clock, so that log expires and files are removed as they are in hours.
 
 Put here: the clock, who comes when, and what is right of each. Not here: how a fault is made (disk.py), what a table
 has to have (checking.py), extraction (extraction.py).

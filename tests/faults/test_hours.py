@@ -31,11 +31,10 @@ def test_minutes_lose_and_double_nothing(seed: int, tmp_path: Path, summary: lis
 
 
 @pytest.mark.long
-def test_hours_remove_log_and_fold_windows(tmp_path: Path, summary: list[str]) -> None:
+def test_hours_remove_log_and_write_files_together(tmp_path: Path, summary: list[str]) -> None:
     account, wrong = play(4, 1.6, tmp_path)
     assert not wrong, wrong[0]
     assert account.done["files of log removed"] > 0
-    assert account.done["tables folded"] > 0
     assert account.done["tables rewritten"] > 10
     assert account.done["windows replayed"] > 0
     assert account.faults.total() > 100
