@@ -5,7 +5,7 @@ Put here: what is printed, and how consuming ends. Not here: batches and leases 
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -31,6 +31,7 @@ from spark_jobs.cli.inspect import require_tables
 from spark_jobs.cli.output import print_grid, print_pieces
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
+from spark_jobs.runtime.signals import handled_by
 
 if TYPE_CHECKING:
     from spark_jobs.subscriptions.subscription import Subscription
@@ -146,14 +147,8 @@ def _ending(subscription: "Subscription") -> Iterator[threading.Event]:
         event.set()
         subscription.wake()
 
-    before: dict[int, Callable[..., object] | int | None] = {
-        number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
+    with handled_by(end, signal.SIGINT, signal.SIGTERM):
         yield event
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @cli.command()

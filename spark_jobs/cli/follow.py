@@ -7,12 +7,11 @@ which source is next, and when (operations/follow.py).
 import logging
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from spark_jobs.cli.app import chosen_sources, echo, echo_json, spark_of
@@ -29,6 +28,7 @@ from spark_jobs.operations.observation.failures import noted
 from spark_jobs.operations.observation.run_telemetry import observed, source_observed
 from spark_jobs.runtime.engine_errors import translated
 from spark_jobs.runtime.interrupt import require_not_interrupted
+from spark_jobs.runtime.signals import handled_by
 from spark_jobs.source.kept_sessions import keeping_sessions
 from spark_jobs.text.counts import counted
 from spark_jobs.text.remedies import advised
@@ -82,24 +82,9 @@ def with_small_jobs_here(pipeline: Pipeline) -> Pipeline:
     return pipeline.model_copy(update={"spark": pipeline.spark.model_copy(update={"job_bytes": JOB_BYTES})})
 
 
-@contextmanager
-def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+def _stopped_by_signals(stop: Callable[[], None]) -> AbstractContextManager[None]:
     """Context: the first SIGTERM or SIGINT asks for the end; the second one works as before."""
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = {number: signal.getsignal(number) for number in numbers}
-
-    def ask_for_end(_number: int, _frame: FrameType | None) -> None:
-        stop()
-        for number in numbers:
-            signal.signal(number, before[number])
-
-    for number in numbers:
-        signal.signal(number, ask_for_end)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            signal.signal(number, before[number])
+    return handled_by(lambda *_: stop(), signal.SIGTERM, signal.SIGINT, is_once=True)
 
 
 @dataclass(slots=True)

@@ -30,6 +30,7 @@ from spark_jobs.demo.shop import SCHEMA, create, fill, require_rows
 from spark_jobs.demo.writers import FIRST_ORDER, Traffic, rotate
 from spark_jobs.errors import ConfigError, SourceError
 from spark_jobs.runtime.provision import MYSQL, mysql_dist
+from spark_jobs.runtime.signals import handled_by
 from spark_jobs.text.server_errors import printable_answer
 
 _ACCOUNT = "account.json"
@@ -78,15 +79,9 @@ def _signals_interrupt() -> Iterator[None]:
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    heard = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
-    for number in heard:
-        signal.signal(number, interrupt)
-    try:
+    heard = (number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN)
+    with handled_by(interrupt, *heard):
         yield
-    finally:
-        for number in heard:
-            signal.signal(number, before[number])
 
 
 @contextmanager
