@@ -163,7 +163,7 @@ class _ComparedDelivery:
 
     def _counted(self, digest_layout: DigestLayout) -> dict[str, Any]:
         """Result for a table without a key: its rows are counted."""
-        lake = LakeRows(self.spark, self.table.table, digest_layout).count()
+        lake = LakeRows(self.spark, self.table.table, digest_layout, version=self.table.version).count()
         target = self.session.count(self.table.schema, self.table.name)
         return {
             "state": EQUAL if lake == target else DIFFERS,

@@ -53,14 +53,23 @@ _KEYS = pa.schema([(_KEY, pa.binary())])
 class LakeRows(HashedSide):
     """The lake's side of a table: its downstream table at the version that is its head now."""
 
-    def __init__(self, spark: SparkSession, table: Table, layout: DigestLayout, mode: Mode = Mode.MIRROR) -> None:
-        """mode: the table's, by which of its rows the source has now."""
+    def __init__(
+        self,
+        spark: SparkSession,
+        table: Table,
+        layout: DigestLayout,
+        mode: Mode = Mode.MIRROR,
+        version: int | None = None,
+    ) -> None:
+        """mode: the table's, by which of its rows the source has now. version: None: the newest."""
         super().__init__(session_of_texts(spark, sum(table.file_sizes())), layout)
         self.table = table
         self.mode = mode
-        head = table.head()
-        assert head is not None, "a table that has a layout is there"
-        self.version = head.version
+        if version is None:
+            head = table.head()
+            assert head is not None, "a table that has a layout is there"
+            version = head.version
+        self.version = version
         _require_columns(table, layout)
 
     def count(self) -> int:

@@ -448,7 +448,8 @@ class _ComparedTable:
                 "the server has no such table, or does not show it to this user; the log did not drop it"
             )
         # Its rows are counted, so no column is compared.
-        rows = LakeRows(self.source.spark, self.downstream, layout(self.name, [], {}, ()), self.into.mode).count()
+        no_columns = layout(self.name, [], {}, ())
+        rows = LakeRows(self.source.spark, self.downstream, no_columns, self.into.mode, head.version).count()
         remaining = rows if self.source.pipeline.on_drop == "drop" else 0
         return {"state": DIFFERS if remaining else DROPPED, "lake_rows": rows, "extra": remaining}
 

@@ -5,6 +5,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.checks.verify.deliveries import verify_delivery
 from spark_jobs.config.table_patterns import Scope
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations.observation.verified import DIFFERS, EQUAL, NOT_COMPARED
 from spark_jobs.runtime.lazy_session import lazy_session
 from tests.lakes.delivered import Copy
@@ -60,3 +61,13 @@ def test_a_delivery_is_compared_with_the_lake(copy: Copy) -> None:
     [verdict] = verify_delivery(spark, copy.pipeline(), "copy", Scope.parse([f"{schema}.t"]))
     assert verdict.state == NOT_COMPARED
     assert verdict.reason == "the target does not have the published version: stratalog deliver writes it"
+
+
+def test_a_table_without_a_key_is_counted_at_the_version_that_was_delivered(copy: Copy) -> None:
+    copy.shop.execute("CREATE TABLE bag (a INT)", "INSERT INTO bag VALUES (1), (1)")
+    pipeline = copy.pipeline()
+    copy.run(pipeline)
+    # A run is ahead with the table, and has not published it yet.
+    copy.shop.spark.sql(f"DELETE FROM delta.`{lake_of(pipeline).downstream(copy.schema, 'bag').path}`")
+    (verdict,) = verify_delivery(copy.shop.spark, pipeline, "copy")
+    assert (verdict.state, verdict.lake_rows, verdict.target_rows) == (EQUAL, 2, 2)
