@@ -45,7 +45,7 @@ def lacking() -> str | None:
 
 
 def _visible(driver: WebDriver, path: str) -> WebElement | None:
-    """The first visible element of an XPath; it is gone where the page is drawn anew."""
+    """The first visible element of an XPath; a page that is rendered again has another one."""
     return next((found for found in driver.find_elements(By.XPATH, path) if found.is_displayed()), None)
 
 
@@ -145,7 +145,7 @@ class Eyes:
             self.driver.save_screenshot(str(self.pictures / f"{name}.png"))
 
     def _wait(self, condition: Callable[[WebDriver], Any], seconds: float, failed: Callable[[], str]) -> Any:
-        passing = (StaleElementReferenceException, WebDriverException)  # a page that is being drawn anew
+        passing = (StaleElementReferenceException, WebDriverException)  # a page that is being rendered again
         try:
             return WebDriverWait(self.driver, seconds, ignored_exceptions=passing).until(condition)
         except TimeoutException:
