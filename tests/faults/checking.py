@@ -230,16 +230,16 @@ class Checks:
         assert self.read_at is not None
         landed_at, expected = commit.position.offset, Counter[Any]()
         if not self._twin.is_emptied(table, self.read_at, landed_at):
-            expected.update(_row_cells(row) for row in self._twin.rows_read(table, self.read_at, until))
+            expected.update(row_cells(row) for row in self._twin.rows_read(table, self.read_at, until))
         actual = Counter[Any]()
         for row in rows_of_snapshot(snapshot):
             if row["_op"] == "load":
-                actual[_row_cells(row)] += row.get("_copies", 1)
+                actual[row_cells(row)] += row.get("_copies", 1)
         require_same(f"loaded rows of {table}", actual, expected)
 
     def _silver_cells(self, table: str, op: str, row: Row) -> tuple[tuple[str, Any], ...] | None:
         """What silver says of a row; of a key that was deleted the columns say nothing."""
-        return None if op == "delete" and self.changes.keys[table] else _row_cells(row)
+        return None if op == "delete" and self.changes.keys[table] else row_cells(row)
 
     def targets(self, table: str) -> list[tuple[str, str]]:
         """The downstream tables of a source table, by schema and name."""
@@ -278,7 +278,7 @@ class Checks:
         rows = rows_of_snapshot(snapshot)
         actual, expected = self._contents(target, rows, offset, own_commits[-1])
         if snapshot.has_change_data:
-            require_same(f"feed of {label}", rows_by_feed(snapshot), Counter(_row_cells(row) for row in rows))
+            require_same(f"feed of {label}", rows_by_feed(snapshot), Counter(row_cells(row) for row in rows))
         require_same(label, actual, expected)
         return offset, silver_version
 
@@ -300,8 +300,8 @@ class Checks:
         match schema:
             case "append":
                 changes = self._twin.changes_of(table, offset, loaded_at)
-                actual = [(row["_op"], () if row["_op"] == "truncate" else _row_cells(row)) for row in _ordered(rows)]
-                expected = [(op, _row_cells(row)) for op, row in changes]
+                actual = [(row["_op"], () if row["_op"] == "truncate" else row_cells(row)) for row in _ordered(rows)]
+                expected = [(op, row_cells(row)) for op, row in changes]
                 # Rows that were loaded together are in no order.
                 actual, expected = _with_sorted_loads(actual), _with_sorted_loads(expected)
                 # Each with its number, so that their order is compared.
@@ -310,22 +310,22 @@ class Checks:
                 versions = self._twin.versions_of(table, offset, loaded_at)
                 return (
                     Counter(
-                        (row["_op"], () if row["_op"] == "truncate" else _row_cells(row), row["_is_current"])
+                        (row["_op"], () if row["_op"] == "truncate" else row_cells(row), row["_is_current"])
                         for row in rows
                     ),
-                    Counter((op, _row_cells(row), is_current) for op, row, is_current in versions),
+                    Counter((op, row_cells(row), is_current) for op, row, is_current in versions),
                 )
             case _ if schema == SOFT or self._layout in (SOFT_DELETE, SOFT_PARTIAL, SOFT_KEYLESS):
                 states = self._twin.kept_rows(table, offset)
                 return (
-                    Counter((_row_cells(row), row["_deleted"]) for row in rows),
-                    Counter((_row_cells(row), is_deleted) for row, is_deleted in states),
+                    Counter((row_cells(row), row["_deleted"]) for row in rows),
+                    Counter((row_cells(row), is_deleted) for row, is_deleted in states),
                 )
             case _:
                 own_rows = [row for row in rows if row.get("_table", table) == table]
                 expected_rows = self._downstream(table, offset).values()
                 if self._layout != MERGED:
-                    return Counter(map(_row_cells, own_rows)), Counter(map(_row_cells, expected_rows))
+                    return Counter(map(row_cells, own_rows)), Counter(map(row_cells, expected_rows))
                 # The table has the columns of the other parts too.
                 return Counter(map(_present_cells, own_rows)), Counter(map(_present_cells, expected_rows))
 
@@ -387,14 +387,14 @@ def rows_by_feed(snapshot: Snapshot) -> Counter[Any]:
         for action in (action["cdc"] for action in actions if "cdc" in action):
             for row in data_files.read_columns(snapshot.path, DataFile(action), schema.names, schema).to_pylist():
                 kind = row.pop(CHANGE_TYPE)
-                rows[_row_cells(row)] += -1 if kind in (BEFORE, DELETE) else 1
+                rows[row_cells(row)] += -1 if kind in (BEFORE, DELETE) else 1
         if not any("cdc" in action for action in actions):
             for action in actions:
                 (kind, value), *_ = action.items()
                 if kind in ("add", "remove") and value["dataChange"]:
                     file = snapshot.with_files([DataFile(value)])
                     for row in rows_of_snapshot(file):
-                        rows[_row_cells(row)] += 1 if kind == "add" else -1
+                        rows[row_cells(row)] += 1 if kind == "add" else -1
     return rows
 
 
@@ -442,12 +442,13 @@ def rows_of_snapshot(snapshot: Snapshot) -> list[Row]:
     return records
 
 
-def _row_cells(row: Row) -> tuple[tuple[str, Any], ...]:
+def row_cells(row: Row) -> tuple[tuple[str, Any], ...]:
+    """The source's columns of a row, by name: equal rows have equal ones."""
     return tuple(sorted((name, value) for name, value in row.items() if not name.startswith("_")))
 
 
 def _present_cells(row: Row) -> tuple[tuple[str, Any], ...]:
-    return tuple((name, value) for name, value in _row_cells(row) if value is not None)
+    return tuple((name, value) for name, value in row_cells(row) if value is not None)
 
 
 def require_same(label: str, actual: Counter[Any], expected: Counter[Any]) -> None:

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.bronze.table import BronzeSnapshot
+from spark_jobs.config.model import Pipeline
 from spark_jobs.delta.snapshot import DataFile, snapshot_of
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.engine.silver import silver_task
@@ -131,11 +132,7 @@ class CommandScenario(Scenario):
         """Of all log that bronze has. A table of which a window begins before that stops, and is left as it is."""
         with runs.scheduled(seed):
             snapshot = BronzeSnapshot.find(lake_of(self.pipeline), SOURCE)
-            if snapshot is None:
-                return {}
-            log_range = Range(snapshot.oldest, snapshot.end)
-            outcome = backfill_source(SPARK, self.pipeline, SOURCE, log_range, lambda _: True)
-        return {str(name): reason for name, reason in outcome.stopped.items()}
+            return replayed(self.pipeline, Range(snapshot.oldest, snapshot.end)) if snapshot else {}
 
     @contextmanager
     def _earlier_decoder(self) -> Iterator[None]:
@@ -171,6 +168,12 @@ class CommandScenario(Scenario):
             actual = Counter(_cells(row, is_exact=is_exact) for row in rows)
             expected = Counter(_cells(row, is_exact=True) for row in twin.downstream(table, offset).values())
             require_same(f"downstream of {table}", actual, expected)
+
+
+def replayed(pipeline: Pipeline, log_range: Range) -> dict[str, str]:
+    """A backfill of all tables; why tables stopped, by name."""
+    outcome = backfill_source(SPARK, pipeline, SOURCE, log_range, lambda _: True)
+    return {str(name): reason for name, reason in outcome.stopped.items()}
 
 
 def _cells(row: Row, *, is_exact: bool) -> tuple[tuple[str, Any], ...]:

@@ -149,11 +149,11 @@ class Scenario:
 
     @contextmanager
     def _target_tables(self) -> Iterator[None]:
-        self._answer_of_server(f"CREATE DATABASE {self.schema}")
-        self._answer_of_server(f"CREATE TABLE {self.schema}.keyed (id INT PRIMARY KEY, n INT)")
-        self._answer_of_server(f"CREATE TABLE {self.schema}.bag (id INT, n INT)")
+        rows_of_answer(self._observer, f"CREATE DATABASE {self.schema}")
+        rows_of_answer(self._observer, f"CREATE TABLE {self.schema}.keyed (id INT PRIMARY KEY, n INT)")
+        rows_of_answer(self._observer, f"CREATE TABLE {self.schema}.bag (id INT, n INT)")
         yield
-        self._answer_of_server(f"DROP DATABASE {self.schema}")
+        rows_of_answer(self._observer, f"DROP DATABASE {self.schema}")
 
     @contextmanager
     def _numbered_statements(self) -> Iterator[None]:
@@ -319,12 +319,14 @@ class Scenario:
     def _progress_of(self, table: str) -> Progress | None:
         """The row of progress as it is committed."""
         condition = TableId(DELIVERY, self.schema, table).condition()
-        rows = self._answer_of_server(f"SELECT * FROM {progress.TABLE} WHERE {condition}")
+        rows = rows_of_answer(self._observer, f"SELECT * FROM {progress.TABLE} WHERE {condition}")
         return progress._progress(rows[0]) if rows else None
 
     def _check(self, *, is_complete: bool) -> None:
         """Raises Wrong where a table has other rows than the lake's version that its row of progress says."""
-        if not self._answer_of_server("SELECT 1 FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = 'stratalog'"):
+        if not rows_of_answer(
+            self._observer, "SELECT 1 FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = 'stratalog'"
+        ):
             return
         for name in TABLES:
             row = self._progress_of(name)
@@ -336,16 +338,18 @@ class Scenario:
                 continue
             expected = self._rows[name][row.version] if row.version is not None else Counter[Any]()
             found = Counter(
-                (row["id"], row["n"]) for row in self._answer_of_server(f"SELECT * FROM {self.schema}.{name}")
+                (row["id"], row["n"]) for row in rows_of_answer(self._observer, f"SELECT * FROM {self.schema}.{name}")
             )
             if found != expected or (is_complete and row.version != len(self._rows[name]) - 1):
                 difference = f"lost {expected - found}, more {found - expected}"
                 raise Wrong(f"seed {self.seed}, {name} at version {row.version}: {difference}")
 
-    def _answer_of_server(self, statement: str) -> list[dict[str, Any]]:
-        with self._observer.cursor(pymysql.cursors.DictCursor) as cursor:
-            cursor.execute(statement)
-            return list(cursor.fetchall())
+
+def rows_of_answer(connection: Any, statement: str) -> list[dict[str, Any]]:
+    """The rows that a server answers a statement with."""
+    with connection.cursor(pymysql.cursors.DictCursor) as cursor:
+        cursor.execute(statement)
+        return list(cursor.fetchall())
 
 
 def _number(version: int | None) -> int:

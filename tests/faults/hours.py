@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import pymysql
 import time_machine
 
 from spark_jobs.bronze.table import BronzeSnapshot
@@ -35,13 +34,13 @@ from spark_jobs.lake.retry import retry_on_conflict
 from spark_jobs.log.position import Position, Range
 from spark_jobs.operations.retention.gc import gc_source
 from spark_jobs.operations.retention.maintenance import maintain_source
-from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.subscriptions.subscription import Subscription
 from tests.faults import runs
 from tests.faults.campaign import RACE, Log, Scenario
 from tests.faults.changes import SCHEMA, SOURCE, Changes, Event, Row, Twin
-from tests.faults.checking import Checks, Wrong, require_same
-from tests.faults.deliveries import DELIVERY, Targets
+from tests.faults.checking import Checks, Wrong, require_same, row_cells
+from tests.faults.commands import replayed
+from tests.faults.deliveries import DELIVERY, Targets, rows_of_answer
 from tests.faults.disk import CALLS, KINDS, Actor, Disk, calls_of
 from tests.faults.extraction import extract, log_parts
 from tests.faults.runs import SPARK
@@ -146,7 +145,7 @@ class HoursScenario(Scenario):
         super().__init__(seed, log, folder, layout="modes")
         self.hours_log, self.account = log, Account()
         self.disk: _ClockedDisk = _ClockedDisk(folder / "lake", seed)
-        self._target, self._schema = target, f"hours{seed}"
+        self._target = target
         login = MySQL(host=target.host, port=target.port, user="writer", password="writes")
         retention = self.pipeline.retention.model_copy(update={"bronze": _KEPT, "versions": _KEPT, "fold": True})
         self.pipeline = self.pipeline.model_copy(
@@ -294,9 +293,9 @@ class HoursScenario(Scenario):
             start = Position(begin["file"], begin["start"], 1) if begin else snapshot.oldest
             if not snapshot.oldest <= start < snapshot.end:
                 return {}
-            outcome = backfill_source(SPARK, self.pipeline, SOURCE, Range(start, snapshot.end), lambda _: True)
-            self.account.done["windows replayed"] += 1
-        return {str(name): reason for name, reason in outcome.stopped.items()}
+            stopped = replayed(self.pipeline, Range(start, snapshot.end))
+            self.account.done["backfills"] += 1
+        return stopped
 
     def _deliver_tables(self, _seed: int) -> dict[str, str]:
         outcome = deliver(self.pipeline, DELIVERY)
@@ -339,34 +338,24 @@ class HoursScenario(Scenario):
     @contextmanager
     def _target_schema(self) -> Iterator[None]:
         with self._target.connect() as self._observer:
-            self._ask_target(f"CREATE DATABASE IF NOT EXISTS {SCHEMA}")
+            rows_of_answer(self._observer, f"CREATE DATABASE IF NOT EXISTS {SCHEMA}")
             yield
-            self._ask_target(f"DROP DATABASE {SCHEMA}")
-            self._ask_target("DROP DATABASE IF EXISTS stratalog")
+            rows_of_answer(self._observer, f"DROP DATABASE {SCHEMA}")
+            rows_of_answer(self._observer, "DROP DATABASE IF EXISTS stratalog")
 
     def _check_target(self) -> None:
         """Raises Wrong where the target has other rows than the source at the end of the log."""
         twin = Twin(self.hours_log.changes)
         for table in self.hours_log.changes.keys:
             expected = twin.downstream(table, self._until()).values()
-            if not expected and not self._ask_target(f"SHOW TABLES FROM {SCHEMA} LIKE '{table}'"):
-                continue
-            found = self._ask_target(f"SELECT * FROM {SCHEMA}.{table}")
-            require_same(f"target of {table}", Counter(map(_cells, found)), Counter(map(_cells, expected)))
-
-    def _ask_target(self, statement: str) -> list[Row]:
-        with self._observer.cursor(pymysql.cursors.DictCursor) as cursor:
-            cursor.execute(statement)
-            return list(cursor.fetchall())
+            is_there = rows_of_answer(self._observer, f"SHOW TABLES FROM {SCHEMA} LIKE '{table}'")
+            found = rows_of_answer(self._observer, f"SELECT * FROM {SCHEMA}.{table}") if is_there else []
+            require_same(f"target of {table}", Counter(map(row_cells, found)), Counter(map(row_cells, expected)))
 
 
 def _images(event: Event) -> tuple[str, Row | None, Row | None]:
     """A change as a consumer sees it."""
     return event.table, next(iter(event.before), None), next(iter(event.after), None)
-
-
-def _cells(row: Row) -> tuple[tuple[str, Any], ...]:
-    return tuple(sorted((name, value) for name, value in row.items() if not name.startswith("_")))
 
 
 def play(seed: int, hours: float, folder: Path) -> tuple[Account, list[str]]:

@@ -16,7 +16,7 @@ from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.silver.commit import SilverCommit
 from tests.faults.changes import SCHEMA, SOURCE, Row
-from tests.faults.checking import Known, Wrong, require_counted, require_same, rows_of_snapshot
+from tests.faults.checking import Known, Wrong, require_counted, require_same, row_cells, rows_of_snapshot
 from tests.services.iceberg_rest import RestCatalog
 
 
@@ -74,7 +74,7 @@ class StateChecks:
         require_counted(f"silver of {name}", snapshot, [commit.batch for commit in commits])
         offset = commits[-1].position.offset
         rows = present_rows(rows_of_snapshot(snapshot), commits[-1])
-        require_same(f"silver of {name}", Counter(map(_row_cells, rows)), self._expected(name, offset))
+        require_same(f"silver of {name}", Counter(map(row_cells, rows)), self._expected(name, offset))
         return offset
 
     def _downstream(self, name: str, path: str) -> int:
@@ -83,12 +83,12 @@ class StateChecks:
             return 0
         commit = DownstreamCommit.from_json(snapshot.user_metadata)
         offset = commit.position.offset if commit else 0
-        actual = Counter(map(_row_cells, rows_of_snapshot(snapshot)))
+        actual = Counter(map(row_cells, rows_of_snapshot(snapshot)))
         require_same(f"downstream of {name}", actual, self._expected(name, offset))
         return offset
 
     def _expected(self, name: str, offset: int) -> Counter[Any]:
-        return Counter(map(_row_cells, self.rows_at(name, offset)))
+        return Counter(map(row_cells, self.rows_at(name, offset)))
 
     def rows_at(self, name: str, offset: int) -> tuple[Row, ...]:
         """What the lake has of a name where the log is taken up to an offset."""
@@ -109,7 +109,7 @@ def present_rows(rows: Sequence[Row], commit: SilverCommit) -> list[Row]:
     if not commit.key:
         copies = Counter[Any]()
         for row in ordered:
-            copies[_row_cells(row)] += row["_copies"]
+            copies[row_cells(row)] += row["_copies"]
         if min(copies.values(), default=0) < 0:
             raise Wrong("more copies went than came")
         return [dict(cells) for cells in copies.elements()]
@@ -122,7 +122,3 @@ def present_rows(rows: Sequence[Row], commit: SilverCommit) -> list[Row]:
         before = present.get(key, {})
         present[key] = row | {name: before[name] for name in row.get("_absent") or ()}
     return [*present.values()]
-
-
-def _row_cells(row: Row) -> tuple[tuple[str, Any], ...]:
-    return tuple(sorted((name, value) for name, value in row.items() if not name.startswith("_")))

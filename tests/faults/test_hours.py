@@ -36,7 +36,7 @@ def test_hours_remove_log_and_write_files_together(tmp_path: Path, summary: list
     assert not wrong, wrong[0]
     assert account.done["files of log removed"] > 0
     assert account.done["tables rewritten"] > 10
-    assert account.done["windows replayed"] > 0
+    assert account.done["backfills"] > 0
     assert account.faults.total() > 100
     summary.append(f"hours: {account}")
 
