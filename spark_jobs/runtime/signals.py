@@ -31,6 +31,7 @@ def handled_by(handler: Handler, *numbers: int, is_once: bool = False) -> Iterat
             restore()
         handler(number, frame)
 
+    # What was there comes back however the block is left.
     for number in numbers:
         signal.signal(number, handle)
     try:
