@@ -58,6 +58,10 @@ class Extent:
         """Range from the beginning of the first range to the end of the last; None where there is no range."""
         return Range(self.ranges[0].start, self.ranges[-1].stop) if self.ranges else None
 
+    @property
+    def _hull_ranges(self) -> list[Range]:
+        return [self.hull] if self.hull else []
+
     def with_ranges(self, ranges: Iterable[Range]) -> "Extent":
         """Extent with more ranges, which may overlap those that it has."""
         return self if self.is_all else replace(self, ranges=tuple(joined([*self.ranges, *ranges])))
@@ -82,7 +86,7 @@ class Extent:
         op, position = rows.column("_op"), rows.column("_position")
         of_log = pc.and_(pc.invert(silver.is_from_server(op)), within(position, self.ranges))
         is_statement = pc.is_in(op, pa.array([str(kind) for kind in STATEMENTS]))
-        of_log = pc.or_(of_log, pc.and_(is_statement, within(position, [self.hull] if self.hull else [])))
+        of_log = pc.or_(of_log, pc.and_(is_statement, within(position, self._hull_ranges)))
         return pc.or_(of_log, self._is_from_server(op))
 
     def silver_mask(self, rows: pa.Table) -> pa.Array:
@@ -93,7 +97,7 @@ class Extent:
         op = rows.column("_op")
         is_taken = pc.is_in(op, pa.array([str(kind) for kind in STATEMENTS]))
         if not self.is_all:
-            is_taken = pc.and_(is_taken, within(rows.column("_window_start"), [self.hull] if self.hull else []))
+            is_taken = pc.and_(is_taken, within(rows.column("_window_start"), self._hull_ranges))
         return pc.or_(is_taken, self._is_from_server(op))
 
     def may_be_of(self, file: DataFile, schema: TableSchema) -> bool:
@@ -102,7 +106,7 @@ class Extent:
             return False
         if self.from_server and has_operation(file, schema, *self.from_server):
             return True
-        return may_overlap(file, schema, "_position", [self.hull] if self.hull else [])
+        return may_overlap(file, schema, "_position", self._hull_ranges)
 
     def _is_from_server(self, operations: pa.ChunkedArray) -> pa.ChunkedArray:
         """Mask of the rows that were read from the server, and are taken."""
