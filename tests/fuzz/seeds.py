@@ -193,14 +193,14 @@ def logs() -> list[bytes]:
 
 
 def log_of(content: bytes) -> bytes:
-    """A log with one row event, whose type and body the input has, behind a family's table map."""
-    events = split(_family(list(_FAMILIES)[content[0] % len(_FAMILIES)])) if content else []
-    at = next((at for at, event in enumerate(events) if event[4] in ROW_EVENTS), 0)
+    """A log with one row event between a family's first table map and its commit; the input has its type and body."""
     if len(content) < 2:
         return MAGIC
+    events = split(_family(list(_FAMILIES)[content[0] % len(_FAMILIES)]))
+    at = next(at for at, event in enumerate(events) if event[4] in ROW_EVENTS)
     kind = ROW_EVENTS[content[1] % len(ROW_EVENTS)] if content[1] not in ROW_EVENTS else content[1]
-    events[at] = events[at][:4] + bytes([kind]) + events[at][5:HEADER] + content[2:] + bytes(4)
-    return joined(events)
+    row_event = events[at][:4] + bytes([kind]) + events[at][5:HEADER] + content[2:] + bytes(4)
+    return joined([*events[:at], row_event, events[-1]])
 
 
 def of(target: str) -> list[bytes]:
