@@ -113,13 +113,13 @@ class _ComparedDelivery:
         """The fields of the verdict. Raises TableStopped where the table cannot be compared."""
         self._require_delivered(name)
         digest_layout = self._layout()
+        lake_rows = LakeRows(self.spark, self.table.table, digest_layout, version=self.table.version)
         if not digest_layout.key:
-            return self._counted(digest_layout)
+            return self._counted(lake_rows)
         # compare.py takes the server for the source of truth, and here it is the lake: missing there is extra here.
         target = ServerRows(self.spark, self.session, digest_layout)
-        lag = _NoLag(LakeRows(self.spark, self.table.table, digest_layout))
         rows = self.session.estimate(self.table.schema, self.table.name)
-        comparison = compare(digest_layout, target, lag, _ANYWHERE, buckets_for(rows))
+        comparison = compare(digest_layout, target, _NoLag(lake_rows), _ANYWHERE, buckets_for(rows))
         self._require_delivered(name)
         return {
             "state": DIFFERS if comparison.differing else EQUAL,
@@ -161,9 +161,9 @@ class _ComparedDelivery:
             target.key(columns),
         )
 
-    def _counted(self, digest_layout: DigestLayout) -> dict[str, Any]:
+    def _counted(self, lake_rows: LakeRows) -> dict[str, Any]:
         """Result for a table without a key: its rows are counted."""
-        lake = LakeRows(self.spark, self.table.table, digest_layout, version=self.table.version).count()
+        lake = lake_rows.count()
         target = self.session.count(self.table.schema, self.table.name)
         return {
             "state": EQUAL if lake == target else DIFFERS,

@@ -63,11 +63,16 @@ def test_a_delivery_is_compared_with_the_lake(copy: Copy) -> None:
     assert verdict.reason == "the target does not have the published version: stratalog deliver writes it"
 
 
-def test_a_table_without_a_key_is_counted_at_the_version_that_was_delivered(copy: Copy) -> None:
-    copy.shop.execute("CREATE TABLE bag (a INT)", "INSERT INTO bag VALUES (1), (1)")
+def test_tables_are_compared_at_the_version_that_was_delivered(copy: Copy) -> None:
+    copy.shop.execute("CREATE TABLE t (id INT PRIMARY KEY)", "CREATE TABLE bag (a INT)")
+    copy.shop.execute("INSERT INTO t VALUES (1), (2)", "INSERT INTO bag VALUES (1), (1)")
     pipeline = copy.pipeline()
     copy.run(pipeline)
-    # A run is ahead with the table, and has not published it yet.
-    copy.shop.spark.sql(f"DELETE FROM delta.`{lake_of(pipeline).downstream(copy.schema, 'bag').path}`")
-    (verdict,) = verify_delivery(copy.shop.spark, pipeline, "copy")
-    assert (verdict.state, verdict.lake_rows, verdict.target_rows) == (EQUAL, 2, 2)
+    # A run is ahead with the tables, and has not published them yet.
+    for table in ("bag", "t"):
+        copy.shop.spark.sql(f"DELETE FROM delta.`{lake_of(pipeline).downstream(copy.schema, table).path}`")
+    found = [
+        (verdict.label.partition(".")[2], verdict.state, verdict.lake_rows, verdict.target_rows)
+        for verdict in verify_delivery(copy.shop.spark, pipeline, "copy")
+    ]
+    assert found == [("bag", EQUAL, 2, 2), ("t", EQUAL, 2, 2)]
