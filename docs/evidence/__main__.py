@@ -216,19 +216,24 @@ def _table_of_cascades(record: Record) -> str:
     )
 
 
+_HOURS_COUNTS = {"processes": "processes: ", "failed": "with faults: ", "faults": "faults: ", "done": ""}
+"""By member of a scenario, what precedes its counts' names."""
+
+
 def _table_of_hours(record: Record) -> str:
+    scenarios = record["scenarios"].values()
+    names = {
+        (member, name): None for member in _HOURS_COUNTS for scenario in scenarios for name in sorted(scenario[member])
+    }
     rows = "".join(
-        f"| {seed} | {name} | {count:,} |\n"
-        for seed, scenario in record["scenarios"].items()
-        for name, count in [
-            *((f"processes: {name}", count) for name, count in scenario["processes"].items()),
-            *((f"with faults: {name}", count) for name, count in scenario["failed"].items()),
-            *((f"faults: {name}", count) for name, count in scenario["faults"].items()),
-            *scenario["done"].items(),
-        ]
+        f"| {_HOURS_COUNTS[member]}{name} | "
+        + " | ".join(f"{scenario[member].get(name, 0):,}" for scenario in scenarios)
+        + " |\n"
+        for member, name in names
     )
+    seeds = " | ".join(f"seed {seed}" for seed in record["scenarios"])
     wrong = "".join(f"- {text}\n" for text in record["wrong"])
-    return f"\n## Hours\n\n| seed | of | count |\n| --- | --- | --- |\n{rows}" + (
+    return f"\n## Hours\n\n| of | {seeds} |\n|{' --- |' * (len(scenarios) + 1)}\n{rows}" + (
         f"\nWrong:\n\n{wrong}" if wrong else ""
     )
 
