@@ -37,8 +37,8 @@ _PARTS = {
     "tables, runs that are killed, and replays; after each run every row of every table is compared with the server's",
     "hours": "the same over hours, in which log expires and files are removed | a follower's runs each "
     "ten seconds of a clock, with deliveries, a consumer, gc, maintenance and backfills beside it, a third of them "
-    "with faults; each minute, tables of three modes are compared with a plain model, each hour the target and the "
-    "consumer's changes too",
+    "with faults; each minute, tables of all modes, and in each sixth seed mirrors alone, whose old windows are "
+    "folded, are compared with a plain model, each hour the target and the consumer's changes too",
     "soak": "the same of whole processes, servers and deliveries | writers at real servers, while runs, JVMs, servers, "
     "targets and connections die at random moments; then all rows are compared with the source's",
     "mutants": "the tests notice where a guard of the code is gone | each of the guards in `tests/mutants/guards.yaml` "

@@ -311,8 +311,8 @@ def soak(_before: Record, _run: Record, seconds: str = "1800", seed: str = "1") 
 
 
 def hours(before: Record, _run: Record, count: str = "2", *seeds: str) -> Iterator[Record]:
-    """Hours of a follower by its clock, by seed: processes, faults and what was compared. Without seeds: 1 to 5."""
-    chosen = seeds or ("1", "2", "3", "4", "5")
+    """Hours of a follower by its clock, by seed: processes, faults and what was compared. Without seeds: 1 to 6."""
+    chosen = seeds or ("1", "2", "3", "4", "5", "6")
     scenarios, wrong = dict(before.get("scenarios", {})), list[str](before.get("wrong", []))
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         played = pool.map(_played_hours, chosen, [float(count)] * len(chosen))
@@ -320,7 +320,9 @@ def hours(before: Record, _run: Record, count: str = "2", *seeds: str) -> Iterat
             scenarios[seed] = scenario
             wrong += [text.partition("\n")[0] for text in texts]
             say("\n".join([f"seed {seed}: {scenario}", *texts]))
-            yield {"scenarios": scenarios, "seconds_before": before.get("seconds", 0), "wrong": wrong}
+            command = f"python -m tests.evidence hours {count} {' '.join(scenarios)}"  # those of the record before too
+            seconds_before = before.get("seconds", 0)
+            yield {"command": command, "scenarios": scenarios, "seconds_before": seconds_before, "wrong": wrong}
 
 
 def _played_hours(seed: str, count: float) -> tuple[Record, list[str]]:

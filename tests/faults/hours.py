@@ -1,7 +1,7 @@
 """Hours of a follower in minutes: a log by its clock, a run each ten seconds, and what operators have beside runs.
 
 Each minute a delivery writes what a target lacks, and a consumer takes what the log has; gc, maintenance and a backfill
-come each hour. A share of all these processes has faults, which a seed decides, as it decides the log. Times of files
+come less often. A share of all these processes has faults, which a seed decides, as it decides the log. Times of files
 and commits are those of the clock, so that log expires and files are removed as they are in hours.
 
 Put here: the clock, who comes when, and what is right of each. Not here: how a fault is made (disk.py), what a table
@@ -95,7 +95,9 @@ class HoursLog(Log):
         # A part has whole slices, which may end before the last transaction of its time.
         reached = accumulate((part.column("stop")[-1].as_py() if len(part) else 0 for part in self.parts), max)
         self.bronze = [(Path(), end) for end in reached]
-        self.checks = self.table_checks = Checks(self.changes, "modes")
+        # Windows are folded where a table is mirrored alone: other modes keep what was deleted.
+        self.layout = "mirrors" if seed % 6 == 0 else "modes"
+        self.checks = self.table_checks = Checks(self.changes, self.layout)
 
 
 class _ClockedDisk(Disk):
@@ -142,7 +144,7 @@ class HoursScenario(Scenario):
     """A lake that grows for hours."""
 
     def __init__(self, seed: int, log: HoursLog, folder: Path, target: MySQLServer) -> None:
-        super().__init__(seed, log, folder, layout="modes")
+        super().__init__(seed, log, folder, layout=log.layout)
         self.hours_log, self.account = log, Account()
         self.disk: _ClockedDisk = _ClockedDisk(folder / "lake", seed)
         self._target = target

@@ -31,11 +31,15 @@ def test_minutes_lose_and_double_nothing(seed: int, tmp_path: Path, summary: lis
 
 
 @pytest.mark.long
-def test_hours_remove_log_and_write_files_together(tmp_path: Path, summary: list[str]) -> None:
-    account, wrong = play(4, 1.6, tmp_path)
+@pytest.mark.parametrize("seed, is_folded", [(4, False), (6, True)])
+def test_hours_remove_log_and_write_files_together(
+    seed: int, is_folded: bool, tmp_path: Path, summary: list[str]
+) -> None:
+    account, wrong = play(seed, 1.6, tmp_path)
     assert not wrong, wrong[0]
     assert account.done["files of log removed"] > 0
     assert account.done["tables rewritten"] > 10
+    assert (account.done["tables folded"] > 0) == is_folded
     assert account.done["backfills"] > 0
     assert account.faults.total() > 100
     summary.append(f"hours: {account}")
