@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Self, TypeVar
 
 import pymysql
@@ -129,6 +128,7 @@ class Connection:
         self.label = f"delivery {delivery}"
         self._settings = settings
         self._connection: pymysql.Connection[Any] | None = None
+        self._facts: Facts | None = None
         self._session: TargetSession | None = None
         """Identifier at the server; also of the last one, where it was given up."""
 
@@ -231,9 +231,15 @@ class Connection:
             cursor.execute(query, parameters or None)
             return list(cursor.fetchall())
 
-    @cached_property
+    @property
     def facts(self) -> Facts:
         """The target's version, kind, and largest packet in bytes. Raises DeliveryError."""
+        # A cached_property of Python 3.11 has one lock for all connections, which would wait for one that is lost.
+        if self._facts is None:
+            self._facts = self._asked_facts()
+        return self._facts
+
+    def _asked_facts(self) -> Facts:
         row = self.ask("SELECT VERSION() version, @@max_allowed_packet packet")[0]
         version = str(row["version"])
         is_tidb = "TiDB" in version

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
 
 from spark_jobs.runtime.provision import delta_jars
@@ -17,7 +16,7 @@ from spark_jobs.runtime.s3 import s3_jars
 from tests.cluster.deployments import Bucket, Deployment, require_no_loss
 from tests.cluster.kubernetes import Kubernetes
 from tests.cluster.test_standalone import small
-from tests.docs.test_kubernetes import CONFIG, PIPELINE, VERSIONS
+from tests.docs.test_kubernetes import CONFIG, PIPELINE, VERSIONS, require_valid
 from tests.fix_cluster import KEYS, DeploymentFactory
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.stores, pytest.mark.long]
@@ -72,7 +71,7 @@ def test_a_run_by_pods_of_the_image(
     assert len(kubernetes.created) == 2
     assert kubernetes.running() == []
     for pod in kubernetes.created:
-        assert kubernetes_validate.validate(pod, VERSIONS[-1], strict=True) == VERSIONS[-1]
+        require_valid(pod, VERSIONS[-1])
         assert pod["metadata"]["ownerReferences"][0]["name"] == DRIVER
         assert pod["metadata"]["labels"]["app"] == "stratalog"
         assert pod["spec"]["securityContext"]["runAsNonRoot"]

@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 
@@ -42,15 +41,22 @@ SERVER: dict[str, Any] = of_kind("Deployment", "stratalog-connect")["spec"]["tem
 FOLLOWER: dict[str, Any] = of_kind("Deployment", "stratalog-follow")["spec"]["template"]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("manifest", [*MANIFESTS, POD_TEMPLATE], ids=label)
-def test_the_schema_of_kubernetes_takes_it(manifest: dict[str, Any], version: str) -> None:
+def require_valid(manifest: dict[str, Any], version: str) -> None:
+    """Raises ValidationError where a version of Kubernetes would not take a manifest."""
+    import kubernetes_validate  # takes five seconds, which each process that collects tests would pay
+
     assert kubernetes_validate.validate(manifest, version, strict=True) == version
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("manifest", [*MANIFESTS, POD_TEMPLATE], ids=label)
+def test_the_schema_of_kubernetes_takes_it(manifest: dict[str, Any], version: str) -> None:
+    require_valid(manifest, version)
+
+
 def test_a_wrong_key_is_seen() -> None:
-    with pytest.raises(kubernetes_validate.ValidationError):
-        kubernetes_validate.validate(POD_TEMPLATE | {"specs": {}}, VERSIONS[0], strict=True)
+    with pytest.raises(Exception, match="specs"):
+        require_valid(POD_TEMPLATE | {"specs": {}}, VERSIONS[0])
 
 
 def test_all_are_in_one_namespace_under_one_account() -> None:

@@ -15,7 +15,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from referencing import Registry, Resource
@@ -63,17 +62,24 @@ EVENT = {
 themselves, which then decide instead: OpenLineage.json and facets/."""
 
 
+def _validator() -> Any:
+    import jsonschema  # takes five seconds, which each process that collects tests would pay
+
+    return jsonschema.Draft202012Validator
+
+
 @cache
 def event_validator() -> Any:
     """Validates an event; its formats (UUIDs, URIs, times) too."""
-    checker = jsonschema.Draft202012Validator.FORMAT_CHECKER
+    validator = _validator()
+    checker = validator.FORMAT_CHECKER
     folder = os.environ.get("STRATALOG_OPENLINEAGE_SPEC")
     if not folder:
-        return jsonschema.Draft202012Validator(EVENT, format_checker=checker)
+        return validator(EVENT, format_checker=checker)
     schemas = [json.loads(path.read_text()) for path in Path(folder).rglob("*.json")]
     registry: Any = Registry().with_resources([(s["$id"], Resource.from_contents(s)) for s in schemas if "$id" in s])
     main = {"$ref": "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"}
-    return jsonschema.Draft202012Validator(main, registry=registry, format_checker=checker)
+    return validator(main, registry=registry, format_checker=checker)
 
 
 def validate_facets(event: dict[str, Any]) -> None:
@@ -86,7 +92,7 @@ def validate_facets(event: dict[str, Any]) -> None:
     holders = [event["run"], event["job"], *event["inputs"], *event["outputs"]]
     for holder in holders:
         for facet in [*holder.get("facets", {}).values(), *holder.get("outputFacets", {}).values()]:
-            jsonschema.Draft202012Validator({"$ref": facet["_schemaURL"]}, registry=registry).validate(facet)
+            _validator()({"$ref": facet["_schemaURL"]}, registry=registry).validate(facet)
 
 
 @dataclass

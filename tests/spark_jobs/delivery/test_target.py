@@ -1,7 +1,9 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 import pymysql
 import pytest
@@ -219,6 +221,28 @@ def test_a_session_without_an_answer_is_ended(
             connection.ask("SELECT SLEEP(100)")
         assert writers(database) == []
         assert connection.ask("SELECT 1 one") == [{"one": 1}]
+
+
+@pytest.mark.mysql
+def test_what_a_server_is_asks_each_connection_by_itself(login: MySQL, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One whose server does not answer keeps no other one waiting, nor one of another delivery."""
+    asked, answered = threading.Event(), threading.Event()
+    with Connection("slow", login) as slow, Connection("copy", login) as quick, ThreadPoolExecutor(2) as pool:
+        ask = slow.ask
+
+        def waiting(query: str) -> list[dict[str, Any]]:
+            asked.set()
+            assert answered.wait(60)
+            return ask(query)
+
+        monkeypatch.setattr(slow, "ask", waiting)
+        slow_facts = pool.submit(lambda: slow.facts)
+        assert asked.wait(60)
+        try:
+            facts = pool.submit(lambda: quick.facts).result(timeout=10)
+        finally:
+            answered.set()
+        assert slow_facts.result() == facts
 
 
 def test_a_server_that_does_not_answer_is_told_at_once() -> None:
