@@ -115,7 +115,9 @@ class _ComparedDelivery:
         digest_layout = self._layout()
         lake_rows = LakeRows(self.spark, self.table.table, digest_layout, version=self.table.version)
         if not digest_layout.key:
-            return self._counted(lake_rows)
+            outcome = self._counted(lake_rows)
+            self._require_delivered(name)
+            return outcome
         # compare.py takes the server for the source of truth, and here it is the lake: missing there is extra here.
         target = ServerRows(self.spark, self.session, digest_layout)
         rows = self.session.estimate(self.table.schema, self.table.name)
@@ -153,7 +155,7 @@ class _ComparedDelivery:
             if row["name"].casefold() in names
         ]
         order = [row["name"] for row in listed]
-        kinds = self.table.table.columns()
+        kinds = self.table.table.columns_at(self.table.version)
         return layout(
             TableName(self.table.schema, self.table.name),
             listed,

@@ -70,7 +70,7 @@ class LakeRows(HashedSide):
             assert head is not None, "a table that has a layout is there"
             version = head.version
         self.version = version
-        _require_columns(table, layout)
+        _require_columns(table, layout, version)
 
     def count(self) -> int:
         """The rows that count. The log's statistics tell it where each row of the table does; Spark reads nothing."""
@@ -144,7 +144,7 @@ class SilverRows:
         self.spark = session_of_texts(start_session(spark), sum(table.file_sizes()))
         self.table = table
         self.layout = layout
-        _require_columns(table, layout)
+        _require_columns(table, layout, None)
 
     def keys_since(self, since: Position, limit: int) -> KeySet | None:
         """The keys that changed at or after a position; None where they are more, or the table was emptied since."""
@@ -185,8 +185,8 @@ class SilverRows:
         return set(present.toArrow().column(0).to_pylist())
 
 
-def _require_columns(table: Table, layout: DigestLayout) -> None:
-    """Check that the table still has the columns that the comparison began with. Raises TableStopped."""
-    columns = table.columns()
+def _require_columns(table: Table, layout: DigestLayout, version: int | None) -> None:
+    """Check that a version has the columns that the comparison began with; None: the newest. Raises TableStopped."""
+    columns = table.columns_at(version)
     if not {column.name for column in layout.columns} <= columns.keys():
         raise TableStopped(f"{table.path}: its columns changed while it was compared; verify again")

@@ -158,7 +158,8 @@ def verify_source(
             for table in names:
                 with doing(f"{name}: comparing {table}"):
                     verdicts = list(checking.verdicts(table, position, into))
-                results += verified_of(verdicts, checking.last.get(str(table)))
+                are_all = checking.wants_all_targets(table, into)
+                results += verified_of(verdicts, checking.last.get(str(table)), is_of_all_targets=are_all)
                 causes = tuple(map(str, gaps.of(table)))
                 for verdict in verdicts:
                     rows, seconds = f"{verdict.source_rows:,}", verdict.seconds
@@ -262,6 +263,14 @@ class _ComparedSource:
             if is_wanted is None or is_wanted(name, destination.name):
                 verdict = self.verdict(name, destination, since)
                 yield replace(verdict, into=str(destination)) if len(destinations) > 1 else verdict
+
+    def wants_all_targets(self, name: TableName, is_wanted: Callable[[TableName, Name], bool] | None) -> bool:
+        """True if none of the downstream tables that a table goes to is left out."""
+        try:
+            targets = destinations_of(self.pipeline, self.name, name)
+        except TableStopped:
+            return True
+        return is_wanted is None or all(is_wanted(name, target.name) for target in targets)
 
     def verdict(self, name: TableName, into: Destination, since: Position) -> Verdict:
         began = time.monotonic()

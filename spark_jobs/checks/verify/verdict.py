@@ -186,16 +186,23 @@ def _or_null(value: str | None) -> str:
     return "NULL" if value is None else value
 
 
-def verified_of(verdicts: Sequence[Verdict], last: Verified | None = None) -> list[Verified]:
-    """Record of a table's verdicts, the worst of them; none of a table that has none.
+def verified_of(
+    verdicts: Sequence[Verdict], last: Verified | None = None, *, is_of_all_targets: bool = True
+) -> list[Verified]:
+    """Record of a table's verdicts, the worst of them; none where nothing new is known of the whole table.
 
-    last: the record so far, of which a comparison of changes alone keeps when all rows were compared.
+    last: the record so far. is_of_all_targets: whether there is a verdict for each downstream table. Where only changes
+    or only some of the downstream tables were compared, and all of that is right, the rest is as it was.
     """
     if not verdicts:
         return []
     worst = max(verdicts, key=lambda verdict: (_SEVERITY.index(verdict.state), verdict.differing))
     position = str(worst.position) if worst.position else None
-    if last and worst.is_right and any(verdict.changes_since for verdict in verdicts):
-        return [replace(last, changes_to=position)]
+    starts = [verdict.changes_since for verdict in verdicts if verdict.changes_since]
+    if worst.is_right and not is_of_all_targets:
+        return []
+    if worst.is_right and starts:
+        known = last.equal_to if last else None
+        return [replace(last, changes_to=position)] if last and known and known >= max(starts) else []
     name, state = worst.table, worst.state
     return [Verified(name.schema, name.table, state, position, verified.now(), worst.reason, None, **worst.counts())]

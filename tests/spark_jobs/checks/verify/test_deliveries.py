@@ -64,13 +64,15 @@ def test_a_delivery_is_compared_with_the_lake(copy: Copy) -> None:
 
 
 def test_tables_are_compared_at_the_version_that_was_delivered(copy: Copy) -> None:
-    copy.shop.execute("CREATE TABLE t (id INT PRIMARY KEY)", "CREATE TABLE bag (a INT)")
-    copy.shop.execute("INSERT INTO t VALUES (1), (2)", "INSERT INTO bag VALUES (1), (1)")
+    copy.shop.execute("CREATE TABLE t (id INT PRIMARY KEY, n INT)", "CREATE TABLE bag (a INT, n INT)")
+    copy.shop.execute("INSERT INTO t VALUES (1, 1), (2, 2)", "INSERT INTO bag VALUES (1, 1), (1, 1)")
     pipeline = copy.pipeline()
     copy.run(pipeline)
     # A run is ahead with the tables, and has not published them yet.
     for table in ("bag", "t"):
-        copy.shop.spark.sql(f"DELETE FROM delta.`{lake_of(pipeline).downstream(copy.schema, table).path}`")
+        path = lake_of(pipeline).downstream(copy.schema, table).path
+        copy.shop.spark.sql(f"ALTER TABLE delta.`{path}` DROP COLUMN n")
+        copy.shop.spark.sql(f"DELETE FROM delta.`{path}`")
     found = [
         (verdict.label.partition(".")[2], verdict.state, verdict.lake_rows, verdict.target_rows)
         for verdict in verify_delivery(copy.shop.spark, pipeline, "copy")

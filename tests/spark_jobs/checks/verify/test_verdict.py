@@ -5,6 +5,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
+import pytest
+
 from spark_jobs.binlog import TableName
 from spark_jobs.checks.verify.compare import KeyDifference
 from spark_jobs.checks.verify.deliveries import DeliveryVerdict
@@ -13,7 +15,15 @@ from spark_jobs.checks.verify.row_digest import DigestLayout
 from spark_jobs.checks.verify.verdict import FoundKeys, Verdict, verified_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
-from spark_jobs.operations.observation.verified import CHANGING, DIFFERS, DROPPED, EQUAL, NOT_COMPARED
+from spark_jobs.operations.observation.verified import (
+    CHANGING,
+    DIFFERS,
+    DROPPED,
+    EQUAL,
+    MENDED,
+    NOT_COMPARED,
+    Verified,
+)
 
 ORDERS = TableName("shop", "orders")
 AT = Position("b.000001", 400)
@@ -37,6 +47,39 @@ def test_of_several_downstream_tables_the_worst_is_kept() -> None:
         (last,) = verified_of(of_both)
         assert (last.state, last.reason, last.position) == (worse, "it has stopped", None)
     assert verified_of([]) == []
+
+
+def verified(state: str, position: int, changes_to: int | None = None) -> Verified:
+    texts = [f"b.000001:{offset}" if offset else None for offset in (position, changes_to)]
+    return Verified("shop", "orders", state, texts[0], "2024-01-01T00:00:00+00:00", changes_to=texts[1])
+
+
+@pytest.mark.parametrize(
+    "last, since, changes_to",
+    [
+        (verified(EQUAL, 100), 100, "b.000001:400"),
+        (verified(EQUAL, 100, 300), 200, "b.000001:400"),
+        (verified(MENDED, 100), 90, "b.000001:400"),
+        (verified(EQUAL, 100), 101, None),  # what changed between the two is not known
+        (verified(DIFFERS, 100), 50, None),
+        (None, 4, None),
+    ],
+)
+def test_changes_that_are_equal_say_something_of_a_table_that_was_equal_before_them(
+    last: Verified | None, since: int, changes_to: str | None
+) -> None:
+    verdict = Verdict("shop", ORDERS, EQUAL, AT, 2, 2, changes_since=Position("b.000001", since))
+    expected = [replace(last, changes_to=changes_to)] if last and changes_to else []
+    assert verified_of([verdict], last) == expected
+    (found,) = verified_of([replace(verdict, state=DIFFERS, missing=1)], last)
+    assert (found.state, found.missing, found.equal_to) == (DIFFERS, 1, None)
+
+
+def test_one_of_several_downstream_tables_says_nothing_of_the_others() -> None:
+    verdict = Verdict("shop", ORDERS, EQUAL, AT, 9, 9, into="shop.orders")
+    assert verified_of([verdict], verified(DIFFERS, 100), is_of_all_targets=False) == []
+    (found,) = verified_of([replace(verdict, state=DIFFERS, missing=1)], is_of_all_targets=False)
+    assert found.state == DIFFERS
 
 
 def test_a_known_cause_is_a_possible_one_and_others_are_named() -> None:
