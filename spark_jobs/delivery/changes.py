@@ -93,9 +93,9 @@ class TableDelta:
 
 
 def windows(path: str, version: int | None, until: int) -> Iterator[TableDelta]:
-    """The windows from a version up to another, in order. version: None for a target that has nothing.
+    """The windows from a version up to another, in order: the last one ends there, without rows where rows only moved.
 
-    Raises LakeError where the lake does not have the version any more.
+    version: None for a target that has nothing. Raises LakeError where the lake does not have the version any more.
     """
     if version is None:
         after = _snapshot(path, until)
@@ -106,6 +106,9 @@ def windows(path: str, version: int | None, until: int) -> Iterator[TableDelta]:
         raise _expired(path, version)
     for begin, end in runs:
         yield _between(_snapshot(path, begin), _snapshot(path, end))
+        version = end
+    if version < until:
+        yield TableDelta(_snapshot(path, until), (), ())
 
 
 def _snapshot(path: str, version: int) -> Snapshot:

@@ -422,9 +422,7 @@ class _Writing:
                     self.table.log_progress(rows, total)
             return rows + _drain(pending)
         finally:
-            for future in pending:
-                future.cancel()
-            wait(pending)
+            _cancel(pending)
 
     def _write_part(self, part: TransactionPart, connection: Connection) -> int:
         version = self.step.version
@@ -490,6 +488,11 @@ def _inserts_of_copies(writer: Writer) -> Statements:
         yield from writer.write(rows.take(pa.array(indexes, pa.int64())), WriteMethod.INSERT)
 
     return statements
+
+
+def _cancel(pending: "set[Future[int]]") -> None:
+    """End when none of them is carried out any more. One that a pool has dropped is never complete for ``wait``."""
+    wait([future for future in pending if not future.cancel()])
 
 
 def _take_complete(pending: "set[Future[int]]") -> int:

@@ -17,6 +17,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from types import TracebackType
@@ -133,8 +134,13 @@ class Subscription:
             lease=self._lease_seconds,
             wait=self._wait_seconds,
         )
-        if self._lease.record.version == 1:
+        try:
             self._register_group(self._lease)
+        except BaseException:
+            lease, self._lease = self._lease, None
+            with suppress(StratalogError):  # it ends by itself then
+                lease.give_up()
+            raise
         record = self._lease.record
         self._reader = EntryReader(self._lake, self.source, wanted_tables(record.tables), self._output)
         self._outstanding.clear()
@@ -143,13 +149,17 @@ class Subscription:
     def _register_group(self, lease: Lease) -> None:
         """Make gc wait for a new group: a removal of log that did not see its record loses.
 
-        A group that starts with the earliest log starts behind what went before.
+        A group is new until a batch is acknowledged: the consumer that made it may have ended before it got here. One
+        that is made here and starts with the earliest log starts behind what went before.
 
         Raises LakeError, LostRace, StratalogError where another consumer has taken over.
         """
+        if lease.record.batch:
+            return
         self._lake.bronze(self.source).fence()
         if (
-            self._start == "earliest"
+            lease.record.version == 1
+            and self._start == "earliest"
             and lease.record.cursor.position < BronzeSnapshot.of(self._lake, self.source).oldest
         ):
             lease.move(self._new().cursor, lease.record.batch)
@@ -284,6 +294,9 @@ class Subscription:
             if not entries:
                 raise
             return entries
+        except BaseException:  # an interrupt: what was read is read again, and an ended reader says nothing of the log
+            self._entries = None
+            raise
         # The end of bronze: the next reading begins with its newest version then.
         self._entries = None
         if not entries and self._reader.end:

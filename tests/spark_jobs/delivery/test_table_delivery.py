@@ -1,5 +1,7 @@
 import re
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,11 @@ import pytest
 from spark_jobs.delivery import target
 from spark_jobs.delivery.deliver import chosen_tables, deliver, reload_tables
 from spark_jobs.delivery.statements import Writer
+from spark_jobs.delivery.status import status
+from spark_jobs.delivery.table_delivery import _cancel
 from spark_jobs.lake.layout import lake_of
+from spark_jobs.operations.retention.maintenance import maintain_source
+from tests.fix_pipeline import SOURCE
 from tests.fix_servers import Servers
 from tests.lakes.delivered import Copy
 
@@ -324,3 +330,44 @@ def test_rows_that_somebody_else_removed(copy: Copy, apply: str, key: str) -> No
     assert copy.rows("t") == [(1, 1), (3, 3), (4, 4)], "nothing of the transaction is there"
     count = "found 2 rows where the window has 3" if "PRIMARY" in key else "deleted 0 rows where the window has 1"
     assert f"{copy.schema}.t: the target {count}" in reason
+
+
+@pytest.mark.parametrize("apply", ["net", "ordered"])
+@pytest.mark.parametrize("key", ["PRIMARY KEY (id)", pytest.param("KEY (id)", marks=pytest.mark.thorough)])
+def test_a_version_in_which_rows_have_only_moved_is_one_that_the_target_has(copy: Copy, key: str, apply: str) -> None:
+    copy.shop.execute(f"CREATE TABLE t (id INT, n INT, {key})", "INSERT INTO t VALUES (1, 1), (2, 2)")
+    pipeline = copy.pipeline(apply=apply)
+    for number in range(3, 12):
+        copy.shop.execute(f"INSERT INTO t VALUES ({number}, {number})")
+        copy.run(pipeline)
+    upkeep = maintain_source(copy.shop.spark, pipeline, SOURCE)
+    path = lake_of(pipeline).downstream(copy.schema, "t").path
+    (moved,) = (table for table in upkeep.tables if table.path == path and table.version_after > table.version_before)
+    (written,) = (row["rows_written"] for row in copy.progress() if row["table_name"] == "t")
+    assert deliver(pipeline, "copy").stopped == {}
+    (row,) = (row for row in copy.progress() if row["table_name"] == "t")
+    assert (row["lake_version"], row["rows_written"]) == (moved.version_after, written)
+    assert [table.state for table in status(pipeline, lake_of(pipeline), "copy").tables] == ["current"]
+    copy.shop.execute("UPDATE t SET n = -n")
+    copy.run(pipeline)
+    copy.require_same("t")
+
+
+def test_parts_that_a_pool_has_dropped_are_not_waited_for() -> None:
+    """As by an interrupt, and by what fails in another table."""
+    begun, ended = threading.Event(), threading.Event()
+    with ThreadPoolExecutor(1) as pool, ThreadPoolExecutor(1) as waiting:
+
+        def work() -> int:
+            begun.set()
+            assert ended.wait(60)
+            return 1
+
+        pending = {pool.submit(work) for _ in range(3)}
+        assert begun.wait(60)
+        pool.shutdown(wait=False, cancel_futures=True)
+        cancelled = waiting.submit(_cancel, pending)
+        with pytest.raises(TimeoutError):
+            cancelled.result(timeout=0.2)  # what is carried out is waited for
+        ended.set()
+        assert cancelled.result(timeout=20) is None

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from spark_jobs.delta.snapshot import new_table
 from spark_jobs.errors import ConfigError, DecodeError, LakeError, LostRace, StratalogError
 from spark_jobs.lake.commit import APPLICATION, CommitKind, new_batch
 from spark_jobs.lake.driver_commit import snapshot_upon
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.subscriptions.cursor import Cursor
 from spark_jobs.subscriptions.entries import LogEntry
@@ -91,6 +93,41 @@ def test_a_removal_of_log_that_was_planned_before_a_group_loses(shop: Shop) -> N
         with pytest.raises(LostRace):
             remove()
         assert ids(subscription.get(6)) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_group_whose_registration_failed_is_free_and_gc_waits_for_its_next_consumer(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_extracted(shop)
+
+    def fence(_: Table) -> None:
+        raise LakeError("the store is away")
+
+    monkeypatch.setattr(Table, "fence", fence)
+    with pytest.raises(LakeError, match="the store is away"):
+        shop.subscription().connect()
+    monkeypatch.undo()
+    remove = planned_removal(shop)
+    with shop.subscription() as subscription:
+        with pytest.raises(LostRace):
+            remove()
+        assert ids(subscription.get(6)) == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("read", [0, 2])
+def test_what_an_interrupt_cut_off_is_read_again(shop: Shop, read: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    with shop.subscription() as subscription:
+        entries = subscription._reader.entries
+
+        def interrupted(cursor: Cursor, label: str) -> Iterator[LogEntry]:
+            monkeypatch.undo()
+            yield from islice(entries(cursor, label), read)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(subscription._reader, "entries", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            subscription.get_without_ack(6)
+        assert ids(subscription.get_without_ack(6)) == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_group_begins_behind_log_that_went_while_it_was_made(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
