@@ -7,6 +7,8 @@ import tomllib
 from importlib.metadata import version
 from pathlib import Path
 
+from hatch_build import HOME, MOVED, pages
+
 ROOT = Path(__file__).parents[2]
 LINES = (ROOT / "Containerfile").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
 PAGE = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
@@ -22,6 +24,15 @@ def test_what_it_copies_is_there() -> None:
     assert [path for path in copied if not (ROOT / path).exists()] == []
     packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert set(packages["packages"]) <= set(copied)
+
+
+def test_what_a_wheel_has_beside_its_package_is_copied_before_the_wheel_is_built() -> None:
+    """Messages name pages (`stratalog docs limits`); without docs/ the image's wheel has none, and nothing fails."""
+    built = next(at for at, line in enumerate(LINES) if line.startswith("RUN ") and "--no-index ." in line)
+    before = [line.split()[1:-1] for line in LINES[:built] if line.startswith("COPY ")]
+    folders = {Path(path).relative_to(ROOT).parts[0] for path in pages(ROOT)}
+    assert folders == {"docs"}
+    assert folders | {HOME, *MOVED} <= {source for sources in before for source in sources}
 
 
 def test_it_does_not_run_as_root() -> None:
