@@ -62,15 +62,14 @@ class RunReport:
         """The object of ``run --json``; positions are text, times seconds."""
         # A run that had nothing to do has the same members, with nothing in them.
         extracted, outcome = self.extracted, self.outcome
-        bronze: dict[str, Any] = {"position": str(self.position), "bytes": 0, "transactions": 0, "events": 0}
-        if extracted:
-            bronze |= {
-                "bytes": extracted.bytes,
-                "transactions": extracted.transactions,
-                "events": extracted.events,
-                "redacted_events": extracted.redacted_events,
-                "seconds": round(extracted.seconds, 3),
-            }
+        bronze = {
+            "position": str(self.position),
+            "bytes": extracted.bytes if extracted else 0,
+            "transactions": extracted.transactions if extracted else 0,
+            "events": extracted.events if extracted else 0,
+            "redacted_events": extracted.redacted_events if extracted else 0,
+            "seconds": round(extracted.seconds, 3) if extracted else 0.0,
+        }
         return {
             "source": self.source,
             "bronze": bronze,

@@ -69,7 +69,8 @@ def test_a_run_without_news(capsys: pytest.CaptureFixture[str]) -> None:
         "shop: bronze is at b.000001:900; nothing new\nshop: silver and downstream have nothing new\n"
     )
     RunReport("shop", END).print_report(as_json=True)
-    bronze = {"position": "b.000001:900", "bytes": 0, "transactions": 0, "events": 0}
+    counts = {"bytes": 0, "transactions": 0, "events": 0, "redacted_events": 0}
+    bronze = {"position": "b.000001:900"} | counts | {"seconds": 0.0}
     assert json.loads(capsys.readouterr().out) == {
         "source": "shop",
         "bronze": bronze,
