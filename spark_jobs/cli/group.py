@@ -186,8 +186,8 @@ def _ending_early() -> Iterator[None]:
 def cli(*, verbose: bool, quiet: bool) -> None:
     """Replicate MySQL and MariaDB binary logs into Delta tables: bronze, silver, downstream.
 
-    First steps: init --connect, check --connect, run, load, status. Without a server: demo,
-    and demo --serve for one to practise on.
+    First steps: init --host HOST --connect, check --connect, run, load, status. Without a
+    server: demo, and demo --serve for one to practise on.
     """
     rich = RichHandler(console=ERRORS, show_path=False, markup=False, highlighter=None)
     plain = _LogLines()  # a file or a pipe gets a line a message, however long

@@ -96,6 +96,18 @@ def test_verbs_and_options_in_the_text_are_known(page: Path) -> None:
         assert set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", rest)) <= options
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=label)
+def test_init_is_shown_with_the_host_that_it_connects_to(page: Path) -> None:
+    """Without it, the command ends with exit status 2."""
+    assert "init --connect" not in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=label)
+def test_a_virtual_environment_is_made_in_no_folder_of_a_clone(page: Path) -> None:
+    folders = re.findall(r"\bpython[\d.]* -m venv (\S+)", page.read_text(encoding="utf-8"))
+    assert [folder for folder in folders if (ROOT / folder).exists() and not folder.startswith(".")] == []
+
+
 @pytest.mark.parametrize("page, text", YAML, ids=label)
 def test_the_configuration_takes_it(page: Path, text: str, tmp_path: Path) -> None:
     """A block is a pipeline.yaml or a part of one, unless its first line names another file, or a job."""
