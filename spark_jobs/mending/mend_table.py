@@ -34,7 +34,7 @@ from spark_jobs.pipeline.initial_load.row_rules import FilteredRows, RowRules, j
 from spark_jobs.pipeline.initial_load.selecting import Selecting
 from spark_jobs.pipeline.initial_load.snapshot import SnapshotTask, engine_without_snapshots, read_snapshot
 from spark_jobs.pipeline.initial_load.wanted_keys import WantedKeys
-from spark_jobs.pipeline.outcome import Outcome
+from spark_jobs.pipeline.outcome import Outcome, why_waiting
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import MendedRows, SilverCommit
 from spark_jobs.silver.compaction_job import CompactionJob
@@ -175,6 +175,8 @@ def _require_caught_up(load: LoadContext, name: TableName, position: Position, o
         raise TableStopped(
             f"was read at {position}, and has stopped: {message_under(outcome.stopped[name], load.source, name)}"
         )
+    if (at := outcome.waiting.get(name)) and at < position:
+        raise TableStopped(why_waiting(at))
     if outcome.position is None or outcome.position < position:
         raise TableStopped(f"was read at {position}, and bronze ends at {outcome.position}")
 

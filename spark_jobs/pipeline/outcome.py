@@ -44,3 +44,11 @@ class Outcome:
             new=self.new | later.new,
             derived=Counter(self.derived) + Counter(later.derived),
         )
+
+
+def why_waiting(position: Position) -> str:
+    """Reason why a child table's rows are those of a position, where a run left it waiting there."""
+    return (
+        f"it waits at {position} for a table that foreign keys join it with, which has stopped; the reason is that "
+        "table's, in stratalog status"
+    )

@@ -1,12 +1,16 @@
 """Child rows with ``on_cascade: apply`` where tables that foreign keys join get other names."""
 
+import re
 from itertools import starmap
 
 import pytest
 
 from spark_jobs.binlog import TableName
+from spark_jobs.checks.verify import verify_source
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Range
+from spark_jobs.mending.mend_source import STOPPED, mend_source
+from spark_jobs.operations.observation.verified import EQUAL, NOT_COMPARED
 from spark_jobs.operations.repair import plan_reset, reset
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.cascades.unlogged_changes import cascades
@@ -149,3 +153,25 @@ def test_what_was_not_derived_is_told_of_a_table_under_its_next_name(shop: Shop,
     (cascade,) = cascades(pipeline, lake_of(pipeline), SOURCE)
     assert cascade.table.table == "e"
     assert "dates and times are not compared" in (cascade.refusal or "")
+
+
+def test_a_child_that_waits_for_a_stopped_one_is_not_compared_and_not_mended(shop: Shop) -> None:
+    """It is behind the log: what the log tells later is no difference."""
+    key = "FOREIGN KEY (up) REFERENCES p (id) ON DELETE CASCADE"
+    shop.execute("CREATE TABLE p (id INT PRIMARY KEY)", "INSERT INTO p VALUES (1), (2), (3)")
+    for child in ("a", "b"):
+        shop.execute(f"CREATE TABLE {child} (id INT PRIMARY KEY, up INT, {key})", f"INSERT INTO {child} VALUES (1, 1)")
+    pipeline = shop.pipeline(live=True, on_cascade="apply")
+    shop.run(pipeline)
+    shop.database.execute(f"GRANT LOCK TABLES ON {shop.database.name}.* TO repl")
+    shop.execute("ALTER TABLE a MODIFY id VARCHAR(20)", "INSERT INTO a VALUES ('x', 3)")
+    shop.execute("RENAME TABLE b TO b2", "INSERT INTO b2 VALUES (3, 3)", "DELETE FROM p WHERE id = 1")
+    states = {verdict.table.table: verdict for verdict in verify_source(shop.spark, pipeline, SOURCE)}
+    assert (states["p"].state, states["a"].state, states["b2"].state) == (EQUAL, NOT_COMPARED, NOT_COMPARED)
+    text = "it waits at .* for a table that foreign keys join it with, which has stopped"
+    assert re.search(text, states["b2"].reason or "")
+    names = [f"{shop.database.name}.b2"]
+    mended = mend_source(shop.spark, pipeline, SOURCE, tables=names, keys=["3"], is_applied=True)
+    (table,) = mended.tables
+    assert table.state == STOPPED
+    assert re.search(text, table.reason or "")

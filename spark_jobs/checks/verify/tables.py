@@ -54,7 +54,7 @@ from spark_jobs.operations.observation import verified
 from spark_jobs.operations.observation.verified import CHANGING, DIFFERS, DROPPED, EQUAL, NOT_COMPARED, Verified
 from spark_jobs.pipeline.cascades.unlogged_changes import unlogged_changes_of
 from spark_jobs.pipeline.destinations import destinations_of, downstream_of
-from spark_jobs.pipeline.outcome import Outcome
+from spark_jobs.pipeline.outcome import Outcome, why_waiting
 from spark_jobs.pipeline.run import extract_source, merge_forward
 from spark_jobs.runtime.lazy_session import start_session
 from spark_jobs.silver import table as silver
@@ -197,6 +197,8 @@ class _ComparedSource:
         self.name = name
         self.session = session
         self.entries: dict[TableName, Entry] = {}
+        self.waiting: Mapping[TableName, Position] = {}
+        """Child tables that are behind the log, and stay there while a table that foreign keys join them with has."""
         self.position: Position | None = None
         self._since = since
         self.stretch: int | None = None
@@ -218,6 +220,7 @@ class _ComparedSource:
             lambda: self._compare_tables(position)
         )  # another run may bring the same tables forward
         self.entries = {TableName(*entry.name): entry for entry in outcome.entries}
+        self.waiting = outcome.waiting
         self.position = outcome.position
 
     def _compare_tables(self, position: Position) -> Outcome:
@@ -436,6 +439,8 @@ class _ComparedTable:
         entry = self.source.entries.get(self.name)
         if entry and entry.is_stopped_in(self.into.name):
             raise TableStopped(entry.reason or "it has stopped")
+        if at := self.source.waiting.get(self.name):
+            raise TableStopped(why_waiting(at))
 
     def _require_own(self, head: Head) -> None:
         commit = DownstreamCommit.of_head(head)
