@@ -39,7 +39,7 @@ from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import MendedRows, SilverCommit
 from spark_jobs.silver.compaction_job import CompactionJob
 from spark_jobs.silver.table_timeline import TableState
-from spark_jobs.source.information_schema import on_server
+from spark_jobs.source.information_schema import definition_on_server
 
 CatchUp = Callable[[Position], Outcome]
 """Function that brings bronze and silver up to a position, as a run does: a table without news has no commit there."""
@@ -76,7 +76,7 @@ class MendedKeys:
 def mendable(load: LoadContext, name: TableName) -> MendableTable:
     """The table. Raises TableStopped where its rows cannot be read and compared by their keys, ConfigError."""
     # The server has to show the table, and silver has to have it, with the names of its columns.
-    declared = on_server(load.server).get(name)
+    declared = definition_on_server(load.server, name)
     if declared is None:
         raise TableStopped(
             "cannot be mended: the server has no such table, or does not show it to this user (stratalog docs "

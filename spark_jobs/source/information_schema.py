@@ -61,6 +61,12 @@ def definition_of(source: Server, connection: Any, name: TableName) -> TableDefi
     return next(iter(read_definitions(source, connection, only=name)), None)
 
 
+def definition_on_server(source: Server, name: TableName) -> TableDefinition | None:
+    """The same by a connection of its own. Raises SourceError."""
+    with source.connect() as connection:
+        return definition_of(source, connection, name)
+
+
 def table_names(source: Server, connection: Any) -> list[TableName]:
     """The names of a server's tables, without views, sequences and system tables. Raises SourceError."""
     rows = source.ask(connection, _ASK_TABLES.format(""))

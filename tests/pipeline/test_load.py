@@ -7,11 +7,13 @@ Put here: loads whole, cut short, and in the way of statements. Not here: ranges
 
 import re
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -20,10 +22,12 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
 from spark_jobs.errors import ConfigError
 from spark_jobs.lake.layout import lake_of
+from spark_jobs.lake.table import Table
 from spark_jobs.operations.observation.status import status
 from spark_jobs.pipeline.initial_load.commit import READING, LoadCommit, progress
 from spark_jobs.pipeline.initial_load.load import load_source
 from spark_jobs.silver import table as silver
+from spark_jobs.source.server import Server
 from spark_jobs.text.progress import current
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, require_same
@@ -213,6 +217,41 @@ def test_what_cannot_be_loaded_is_refused_by_name(shop: Shop) -> None:
     assert "GRANT LOCK TABLES ON" in load.stopped[TableName(shop.database.name, "bag")]
     with pytest.raises(ConfigError, match=r"the server has no table shop\.gone"):
         load_source(shop.spark, pipeline, SOURCE, tables=["shop.gone"])
+
+
+def test_what_a_load_reads_of_all_tables_does_not_grow_with_those_it_loads(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each table's own definition is asked for; those of all, and all statements of the log, once a load."""
+    for name in ("few_1", "many_1", "many_2", "many_3", "many_4"):
+        shop.execute(f"CREATE TABLE {name} (id INT PRIMARY KEY)", f"INSERT INTO {name} VALUES (1)")
+    shop.execute("FLUSH BINARY LOGS")
+    pipeline = replace(shop, start=shop.end()).pipeline(live=True)
+    path = lake_of(pipeline).schema(SOURCE).path
+    counts: Counter[str] = Counter()
+    ask, rows = Server.ask, Table.rows
+
+    def counting_ask(self: Server, connection: Any, query: str, *arguments: Any) -> list[dict[str, Any]]:
+        if "FROM information_schema.COLUMNS c" in query:
+            counts["one table" if "AND TABLE_NAME = " in query else "all tables"] += 1
+        return ask(self, connection, query, *arguments)
+
+    def counting_rows(self: Table, conditions: Any = None, *arguments: Any, **named: Any) -> list[dict[str, Any]]:
+        counts["statements"] += self.path == path and conditions == [("origin", "=", "ddl")]
+        return rows(self, conditions, *arguments, **named)
+
+    monkeypatch.setattr(Server, "ask", counting_ask)
+    monkeypatch.setattr(Table, "rows", counting_rows)
+    read = []
+    shop.run(pipeline)
+    for prefix in ("few", "many"):
+        counts.clear()
+        load = load_source(shop.spark, pipeline, SOURCE, tables=[f"{shop.database.name}.{prefix}_*"])
+        read.append((len(load.tables), counts["one table"], counts["all tables"], counts["statements"]))
+    (few, of_few, *once), (many, of_many, *again) = read
+    assert (few, many) == (1, 4)
+    assert again == once
+    assert of_many == 4 * of_few > 0
 
 
 @pytest.mark.thorough

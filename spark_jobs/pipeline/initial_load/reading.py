@@ -27,7 +27,7 @@ from spark_jobs.pipeline.initial_load.selecting import Selecting
 from spark_jobs.pipeline.initial_load.selection import TableToRead
 from spark_jobs.pipeline.initial_load.staging import StagedTable, design_of
 from spark_jobs.silver import table as silver
-from spark_jobs.source.information_schema import on_server
+from spark_jobs.source.information_schema import definition_on_server
 from spark_jobs.text.progress import Activity, doing
 from spark_jobs.text.sql import is_table
 
@@ -104,7 +104,7 @@ def _open_stage(load: LoadContext, table: TableToRead) -> StagedTable:
 
 def _require_same(load: LoadContext, stage: StagedTable) -> None:
     """End the load, and raise TableStopped, where the server's table is another one than when it began."""
-    definition, declared = stage.progress.definition, on_server(load.server).get(stage.name)
+    definition, declared = stage.progress.definition, definition_on_server(load.server, stage.name)
     if declared != definition:
         change = "gone from the server" if declared is None else f"{declared}, and was {definition}"
         raise stage.given_up(f"was changed while it was loaded: it is {change}; load it again")

@@ -17,7 +17,7 @@ from spark_jobs.errors import ConfigError, StratalogError, TableStopped, about, 
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.cascades.unlogged_changes import unlogged_changes_of
+from spark_jobs.pipeline.cascades.unlogged_changes import SourceUnloggedChanges, unlogged_changes_of
 from spark_jobs.pipeline.initial_load.commit import READING, LoadCommit
 from spark_jobs.pipeline.initial_load.context import LoadContext
 from spark_jobs.pipeline.initial_load.row_images import as_selected
@@ -96,13 +96,15 @@ def select_tables(
     bronze_end = newest_checkpoint(load.lake.bronze(load.source)).position
     is_walked = any(declared[name].key for name in set(names_to_load) - complete)
     since = _since(load) if is_walked else bronze_end
+    # The statements of the whole log say what is not logged: they are read once for all tables.
+    gaps = unlogged_changes_of(load.pipeline, load.lake, load.source)
     reading = []
     for name in names_to_load:
         if name in complete:
             continue
         try:
             with about(str(name)):
-                _require_loadable(load, declared[name], before)
+                _require_loadable(load, declared[name], before, gaps)
             position = since if declared[name].key else bronze_end
             reading.append(_reading(load, name, position, declared[name]))
         except StratalogError as error:
@@ -118,8 +120,13 @@ def _lacks_values(load: LoadContext, name: TableName, named: Collection[TableNam
     return bool(commit and restarts_of(commit.retired_columns))
 
 
-def _require_loadable(load: LoadContext, declared: TableDefinition, before: Outcome) -> None:
-    """Check that a declared table can be loaded. Raises TableStopped, with what to do."""
+def _require_loadable(
+    load: LoadContext, declared: TableDefinition, before: Outcome, gaps: SourceUnloggedChanges
+) -> None:
+    """Check that a declared table can be loaded. Raises TableStopped, with what to do.
+
+    gaps: those of the source's log.
+    """
     name = declared.name
     # Reasons in the order in which a user can do something about them.
     if not load.pipeline.scope.holds(name.schema, name.table):
@@ -131,7 +138,6 @@ def _require_loadable(load: LoadContext, declared: TableDefinition, before: Outc
             f"have (stratalog reset --source {load.source} --table {name}), or load it in a pipeline of its own"
         )
     # Rows that the server changes without logging them could change while they are read.
-    gaps = unlogged_changes_of(load.pipeline, load.lake, load.source)
     gap = next((gap for gap in gaps.of(name) if gap.key is None and gap.until is None), None)
     if gap:
         raise TableStopped(gaps.refusal(gap, name))

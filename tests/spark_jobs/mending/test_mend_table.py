@@ -1,6 +1,7 @@
 """Which tables are mended by their keys. Whole mends: tests/pipeline/test_mend.py."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -49,10 +50,21 @@ def test_tables_whose_rows_cannot_be_compared_by_key_are_refused(shop: Shop, mon
     shop.execute("ALTER TABLE rekeyed MODIFY name VARCHAR(20) NOT NULL, DROP PRIMARY KEY, ADD PRIMARY KEY (name)")
     shop.execute("SET sql_log_bin = 1")
     load = context_of(shop, pipeline)
+    asked: list[str] = []
+    ask = Server.ask
+
+    def noting(self: Server, connection: Any, query: str) -> list[dict[str, Any]]:
+        asked.append(query)
+        return ask(self, connection, query)
+
+    monkeypatch.setattr(Server, "ask", noting)
     table = mendable(load, TableName(database, "plain"))
     assert isinstance(table, MendableTable)
     assert (table.columns.key, [*table.columns.types]) == (("id",), ["id", "name"])
     assert table.fields.column("id").type == "integer"
+    of_columns = [query for query in asked if "FROM information_schema.COLUMNS c" in query]
+    assert of_columns
+    assert all("AND TABLE_NAME = " in query for query in of_columns), "nothing is read of other tables"
     for name, reason in (
         ("early", f"nothing of it is in silver; .* stratalog load --source {SOURCE} --table {database}.early"),
         ("secret", "a rule masks id of its key"),
