@@ -150,13 +150,15 @@ def compact_source(
     *,
     tables: frozenset[TableName] | None = None,
     appeared: Sequence[TableName] = (),
+    finished: dict[TableName, Compacted] | None = None,
 ) -> Outcome:
     """Bronze -> silver, up to bronze's end, for each table in scope (and in ``tables``) that has something new.
 
-    appeared: tables that nothing is published of, and that only log has which was put before bronze's oldest. Planned
-    again where another writer comes first.
+    appeared: tables that nothing is published of, and that only log has which was put before bronze's oldest.
+    finished: the tables that earlier calls have compacted and not published; gets what this one compacts. Planned again
+    where another writer comes first.
     """
-    finished: dict[TableName, Compacted] = {}
+    finished = {} if finished is None else finished
     derived = Counter[TableName]()
     outcome = retry_on_conflict(
         lambda: _compact_tables(

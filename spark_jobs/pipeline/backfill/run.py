@@ -50,6 +50,7 @@ from spark_jobs.pipeline.restore import fetch
 from spark_jobs.pipeline.run import compact_source, merge_source, publish
 from spark_jobs.pipeline.table_choice import tables_in_scope
 from spark_jobs.runtime.spark_session import session_over, slots
+from spark_jobs.silver.compaction_job import Compacted
 from spark_jobs.text.remedies import advised
 
 log = logging.getLogger(__name__)
@@ -91,22 +92,25 @@ def backfill_source(
     replay_table = partial(_replay_table, spark, pipeline, name, log_range=log_range, options=options)
     replays, stopped = _replay_tables(name, names, replay_table, options.on_table)
     replaced = [replay.compacted for replay in replays if replay.compacted]
-    # Tables that the range has and silver does not have yet are compacted like in a run.
-    tables = frozenset(names) - stopped.keys()
-    before = _first_seen(spark, pipeline, name, log_range, is_selected) if replaces else None
-    if before:
-        tables |= {job.name for job in before.compacted}
-        replaced += before.compacted
-        stopped |= before.stopped
-    # Downstream takes what silver replaced, or, where only downstream was asked for, the windows of the range.
-    if DOWNSTREAM not in options.layers:
-        if before:
-            publish(pipeline, name, before)
-        return Outcome(publication.read(lake, name), publication.surveyed_to(lake, name), replaced, stopped=stopped)
-    windows = _merged_again(pipeline, name, replays, replaces=replaces)
-    merge = partial(merge_source, spark, pipeline, name, before, tables=tables, repeated=windows)
-    outcome = retry_on_conflict(lambda: _published(pipeline, name, merge()), wait=CONFLICT_WAIT)
-    return replace(outcome, compacted=replaced, stopped=outcome.stopped | stopped)
+    repeated = _merged_again(pipeline, name, replays, replaces=replaces)
+    compacted: dict[TableName, Compacted] = {}
+
+    def published() -> Outcome:
+        # Tables that the range has and silver does not have yet are compacted like in a run. A run that has published
+        # more of the log meanwhile is what this continues from.
+        before = _first_seen(spark, pipeline, name, log_range, is_selected, compacted=compacted) if replaces else None
+        if DOWNSTREAM not in options.layers:
+            if before:
+                publish(pipeline, name, before)
+            return Outcome(*publication.current(lake, name), stopped=before.stopped if before else {})
+        # Downstream takes what silver replaced, or, where only downstream was asked for, the windows of the range.
+        tables = (frozenset(names) - stopped.keys()) | compacted.keys()
+        outcome = merge_source(spark, pipeline, name, before, tables=tables, repeated=repeated)
+        publish(pipeline, name, outcome)
+        return outcome
+
+    outcome = retry_on_conflict(published, wait=CONFLICT_WAIT)
+    return replace(outcome, compacted=[*replaced, *compacted.values()], stopped=outcome.stopped | stopped)
 
 
 def _replay_tables(
@@ -135,11 +139,6 @@ def _replay_tables(
     return replays, stopped
 
 
-def _published(pipeline: Pipeline, source: str, outcome: Outcome) -> Outcome:
-    publish(pipeline, source, outcome)
-    return outcome
-
-
 def _merged_again(
     pipeline: Pipeline, source: str, replays: Sequence[ReplayedTable], *, replaces: bool
 ) -> dict[TableName, tuple[Range, ...]]:
@@ -155,9 +154,18 @@ def _merged_again(
 
 
 def _first_seen(
-    spark: SparkSession, pipeline: Pipeline, name: str, log_range: Range, is_selected: Callable[[TableName], bool]
+    spark: SparkSession,
+    pipeline: Pipeline,
+    name: str,
+    log_range: Range,
+    is_selected: Callable[[TableName], bool],
+    *,
+    compacted: dict[TableName, Compacted],
 ) -> Outcome | None:
-    """Compact the tables that only log from before the first extraction shows, as a run does that sees one first."""
+    """Compact the tables that only log from before the first extraction shows, as a run does that sees one first.
+
+    compacted: those of earlier tries, that nothing may be published of; gets what this one compacts.
+    """
     snapshot = BronzeSnapshot.of(lake_of(pipeline), name)
     begin, oldest = snapshot.begin, snapshot.oldest
     if log_range.start >= begin or oldest >= begin:
@@ -168,7 +176,7 @@ def _first_seen(
     appeared = sorted(table for table in new if pipeline.scope.holds(table.schema, table.table) and is_selected(table))
     if not appeared:
         return None
-    return compact_source(spark, pipeline, name, tables=frozenset(appeared), appeared=appeared)
+    return compact_source(spark, pipeline, name, tables=frozenset(appeared), appeared=appeared, finished=compacted)
 
 
 def _fetch_log(spark: SparkSession, pipeline: Pipeline, source: str, begin: Position, options: BackfillOptions) -> None:
