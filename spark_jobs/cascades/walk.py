@@ -54,12 +54,14 @@ class ChildTable:
         definition: as silver has its rows; None where it has none yet.
         rows: those of its mirror.
         complete_to: the position up to which these are complete; None where it has none.
+        silver_version: the version of silver that was merged into the mirror; -1 where none was.
     """
 
     name: TableName
     definition: TableDefinition | None
     rows: MirrorRows
     complete_to: Position | None
+    silver_version: int = -1
 
     def has(self, at: Position) -> bool:
         """True if the mirror has what happened at a position."""

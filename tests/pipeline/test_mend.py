@@ -17,13 +17,16 @@ from spark_jobs.errors import ConfigError
 from spark_jobs.lake.commit import CommitKind
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
+from spark_jobs.mending import mend_source as mending
 from spark_jobs.mending.mend_source import MendedTable, mend_source
 from spark_jobs.operations.observation.alarms import alarms
 from spark_jobs.operations.observation.status import status
 from spark_jobs.operations.observation.verified import read as read_verified
 from spark_jobs.operations.repair import plan_reset
+from spark_jobs.operations.retention.maintenance import maintain_source
 from spark_jobs.pipeline.backfill.request import BackfillRequest
 from spark_jobs.pipeline.backfill.run import backfill
+from spark_jobs.pipeline.run import compact_source, extract_source
 from spark_jobs.silver.commit import SilverCommit
 from tests.fix_mysql import database_of
 from tests.fix_pipeline import SOURCE, Shop, killed_at, require_same
@@ -44,6 +47,14 @@ LINES = (
     "INSERT INTO order_lines VALUES (1, 1, 'a', 1.5), (1, 2, 'b', 2.5), (2, 1, 'c', 3.5), (3, 1, 'd', NULL)",
 )
 """A parent and a child that the server changes unlogged."""
+
+
+class Killed(BaseException):
+    """Ends a mend where nothing is prepared for it."""
+
+    @staticmethod
+    def die(*_: Any) -> None:
+        raise Killed
 
 
 @pytest.fixture
@@ -138,6 +149,33 @@ def test_rows_that_a_cascade_deleted_are_mended_by_their_keys(shop: Shop) -> Non
     # A second one finds nothing.
     assert mended(shop, pipeline) == {}
     assert mended(shop, pipeline, "order_lines")["order_lines"].state == "equal"
+
+
+@pytest.mark.parametrize("then", [CommitKind.MAINTENANCE, CommitKind.LIVE])
+def test_foreign_keys_change_mended_rows_that_were_not_merged_when_silver_went_on(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, then: CommitKind
+) -> None:
+    """The mirror has the rows before what their parent's DELETE does to them is derived from it."""
+    pipeline = shop.pipeline(live=True, on_cascade="apply")
+    shop.execute(*LINES)
+    shop.run(pipeline)
+    unlogged(shop, "INSERT INTO order_lines VALUES (1, 3, 'unlogged', 9)")
+    with monkeypatch.context() as patched:
+        patched.setattr(mending._Mending, "merged", Killed.die)
+        with pytest.raises(Killed):
+            mended(shop, pipeline, "order_lines")
+    if then == CommitKind.MAINTENANCE:
+        maintain_source(shop.spark, pipeline, SOURCE)
+    else:
+        shop.execute("UPDATE order_lines SET note = 'z' WHERE order_id = 3")
+        extract_source(shop.spark, pipeline, SOURCE)
+        compact_source(shop.spark, pipeline, SOURCE)
+    silver = lake_of(pipeline).silver(SOURCE, shop.database.name, "order_lines")
+    kinds = [checkpoint.kind for _, checkpoint in silver.since(-1)]
+    assert kinds[:2] == [then, CommitKind.MEND]
+    shop.execute("DELETE FROM orders WHERE id = 1")
+    assert shop.run(pipeline)[1].stopped == {}
+    assert require_same(shop, pipeline, "order_lines") == 2
 
 
 @pytest.mark.long

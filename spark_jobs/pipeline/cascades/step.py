@@ -28,6 +28,7 @@ from spark_jobs.ddl.effects import AlterTable, effects
 from spark_jobs.ddl.unlogged_changes import UnloggedChanges
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.downstream import publication
+from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.modes import CURRENT_VALUES
 from spark_jobs.downstream.multi_source import PROVENANCE
 from spark_jobs.downstream.publication import Entry
@@ -281,19 +282,17 @@ class CascadeStep:
         if incomplete:
             joined_reason = f"foreign keys join it with {min(incomplete)}, whose rows the lake lacks"
             raise _Unknown(start, {name: incomplete.get(name, joined_reason) for name in names})
-        if any(map(self._is_unmerged, children)):
+        if any(map(self._is_unmerged, children.values())):
             raise _Unmerged
         joined = JoinedLog(index, self.snapshot.table.path, Range(begin, part.stop), since, children, group)
         return Walk(self._with_definitions(joined, scan)).derive()
 
-    def _is_unmerged(self, name: TableName) -> bool:
-        """True if silver has rows that were read from the server, and are not in the log, and the mirror may not."""
-        head = self.lake.silver(self.source, name.schema, name.table).head()
-        commit = SilverCommit.of_head(head)
-        if head is None or commit is None or commit.kind not in (CommitKind.LOAD, CommitKind.MEND):
-            return False
-        entry = self._entry(name)
-        return entry is None or entry.silver_version != head.version
+    def _is_unmerged(self, child: ChildTable) -> bool:
+        """True if silver has rows that were read from the server, and are not in the log, and the mirror has not."""
+        # Silver may have gone on since: by maintenance, or by a run that was killed before it merged.
+        table = self.lake.silver(self.source, child.name.schema, child.name.table)
+        since = table.since(child.silver_version)
+        return any(checkpoint.kind in (CommitKind.LOAD, CommitKind.MEND) for _, checkpoint in since)
 
     def _entry(self, name: TableName) -> Entry | None:
         """Entry of a table in what is published."""
@@ -381,7 +380,9 @@ class CascadeStep:
             dict(zip(PROVENANCE, (self.source, name.schema, name.table), strict=True)) if into.is_merged else {}
         )
         rows = MirrorRows(snapshot_of(target.path, head.version), {**provenance, **CURRENT_VALUES[into.mode]})
-        return ChildTable(name, commit.definition if commit else None, rows, position)
+        merged = DownstreamCommit.of_head(head)
+        version = merged.silver_version if merged else -1
+        return ChildTable(name, commit.definition if commit else None, rows, position, version)
 
     def _why_incomplete(self, name: TableName, scan: RangeScan, until: Position) -> str | None:
         """Reason why the lake lacks rows of a child table; None where it has all. scan: of the log up to ``until``."""
