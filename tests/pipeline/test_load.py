@@ -248,10 +248,10 @@ def test_what_a_load_reads_of_all_tables_does_not_grow_with_those_it_loads(
         counts.clear()
         load = load_source(shop.spark, pipeline, SOURCE, tables=[f"{shop.database.name}.{prefix}_*"])
         read.append((len(load.tables), counts["one table"], counts["all tables"], counts["statements"]))
-    (few, of_few, *once), (many, of_many, *again) = read
-    assert (few, many) == (1, 4)
-    assert again == once
-    assert of_many == 4 * of_few > 0
+    (first_loaded, first_own, *first_whole), (second_loaded, second_own, *second_whole) = read
+    assert (first_loaded, second_loaded) == (1, 4)
+    assert second_whole == first_whole
+    assert second_own == 4 * first_own > 0
 
 
 @pytest.mark.thorough
