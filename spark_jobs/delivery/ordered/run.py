@@ -182,7 +182,9 @@ class _Run:
 
     def _require_complete(self, source: str, rows: dict[Name, Progress], table: OrderedTable, begin: Position) -> None:
         log_row, row = rows["", source], rows[table.into.schema, table.into.name]
-        is_followed = not log_row.position or log_row.tables is None or _table_names([table]) <= log_row.tables
+        # Of an open window the rows of its own tables alone come still, whatever the position was about before.
+        followed = [log_row.tables, log_row.plan.tables if log_row.plan else None]
+        is_followed = all(names is None or _table_names([table]) <= names for names in followed)
         is_current = row.version == table.into.version and table.end >= begin
         if is_followed or is_current or table.since >= begin:
             return

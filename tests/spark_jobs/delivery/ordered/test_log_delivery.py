@@ -338,11 +338,44 @@ def test_a_table_that_was_left_out_for_a_while(copy: Copy) -> None:
     [reason] = run(copy).stopped.values()
     assert f"{copy.schema}.paused" in reason
     assert "--reload" in reason
-    pipeline = copy.pipeline(apply="ordered")
-    tables = [table for table in chosen_tables(pipeline, lake_of(pipeline), "copy") if table.name == "paused"]
-    reload_tables(pipeline, "copy", tables)
-    assert deliver(pipeline, "copy").stopped == {}
+    _reload(copy, "paused")
+    assert deliver(copy.pipeline(apply="ordered"), "copy").stopped == {}
     copy.require_same("kept", "paused")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_table_that_comes_back_while_a_window_is_open(
+    copy: Copy, monkeypatch: pytest.MonkeyPatch, *, is_first: bool
+) -> None:
+    """The window was begun without the table, whose rows up to the window's end nothing delivers."""
+    settings: dict[str, Any] = {"batch_rows": 1, "workers": 2}
+    for table in ("kept", "paused"):
+        copy.shop.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY)", f"INSERT INTO {table} VALUES (1)")
+    run(copy, **settings)
+    # Before its first window the log has no position, and the tables alone say where it begins.
+    if not is_first:
+        for table in ("kept", "paused"):
+            copy.shop.execute(f"INSERT INTO {table} VALUES (2)")
+        assert run(copy, **settings).stopped == {}
+    copy.shop.execute("INSERT INTO paused VALUES (3)", *(f"INSERT INTO kept VALUES ({10 + at})" for at in range(40)))
+    _stopped_within(copy, monkeypatch, 1, tables=["*.kept"], **settings)
+    for table in ("kept", "paused"):
+        copy.shop.execute(f"INSERT INTO {table} VALUES (4)")
+    [reason] = run(copy, **settings).stopped.values()
+    assert f"{copy.schema}.paused" in reason
+    assert "--reload" in reason
+    copy.require_same("kept")
+    _reload(copy, "paused", **settings)
+    assert run(copy, **settings).stopped == {}
+    copy.require_same("kept", "paused")
+
+
+def _reload(copy: Copy, name: str, **keys: Any) -> None:
+    """Has a table delivered from the beginning by the next delivery."""
+    pipeline = copy.pipeline(apply="ordered", **keys)
+    tables = [table for table in chosen_tables(pipeline, lake_of(pipeline), "copy") if table.name == name]
+    reload_tables(pipeline, "copy", tables)
 
 
 @pytest.mark.parametrize("is_open", [pytest.param(True, marks=pytest.mark.thorough), False])
