@@ -207,9 +207,29 @@ def reload_tables(pipeline: Pipeline, name: str, tables: list[LakeTable]) -> Non
             row = TableId(name, table.schema, table.name)
             # First the progress: nobody delivers into the table from here on.
             progress.claim(connection, row)
-            connection.retried(partial(connection.execute, progress.restart_sql(row)), str(table))
+            rows = progress.progress_by_table(connection, name)
+            logs = {source: TableId(name, "", source) for source, _ in table.origins if ("", source) in rows}
+            connection.retried(partial(_forget_progress, connection, row, table, logs), str(table))
+            # Whoever delivered a log until now may still execute a statement.
+            for log_row in logs.values():
+                progress.claim(connection, log_row)
             fence = progress.claim(connection, row).fence
             connection.retried(partial(_empty, connection, row, fence), str(table))
+
+
+def _forget_progress(connection: Connection, row: TableId, table: LakeTable, logs: Mapping[str, TableId]) -> None:
+    """Forget a table's progress, and that its logs are followed for it, in one transaction; it may be repeated.
+
+    Where the lake was put back, the next copy is of an earlier position than the log's. logs: their rows, by source.
+    """
+    connection.execute("START TRANSACTION")
+    for source, log_row in logs.items():
+        stored = progress.stored_progress(connection, log_row)
+        names = frozenset((origin.schema, origin.table) for owner, origin in table.origins if owner == source)
+        if stored:
+            connection.execute(progress.leave_log_sql(log_row, stored, names))
+    connection.execute(progress.restart_sql(row))
+    connection.execute("COMMIT")
 
 
 def _empty(connection: Connection, row: TableId, fence: int) -> None:

@@ -258,6 +258,15 @@ def set_tables_sql(table: TableId, progress: Progress, tables: Names) -> str:
     )
 
 
+def leave_log_sql(table: TableId, progress: Progress, tables: Names) -> str:
+    """SQL: a log's position is not about these tables any more; who delivers the log now cannot commit any more."""
+    names = None if progress.tables is None else progress.tables - tables
+    return (
+        f"UPDATE {TABLE} SET fence = fence + 1, plan = {_plan_literal(names, window=progress.plan)}, "
+        f"updated_at = CURRENT_TIMESTAMP(6) WHERE {table.condition()}"
+    )
+
+
 def begin_statement_sql(table: TableId, fence: int, session: TargetSession) -> str:
     """SQL: a session executes a statement that commits by itself; changes no row where another deliverer took over."""
     return (

@@ -124,6 +124,12 @@ class _Run:
             tables = self._complete_tables(source, rows, tables, Position.parse(reached_position))
         if not tables:
             return
+        # A first copy is noted at once: the table's next version says no more that it was complete up to the log's.
+        is_new = stored.tables is not None and not _table_names(tables) <= stored.tables
+        progress = self._claimed(source, stored, tables) if is_new else None
+        if is_new and progress is None:
+            self.deliver(source)
+            return
         # All tables end where the slowest does: rows of one transaction are delivered together.
         begin = Position.parse(stored.position) if stored.position else min(table.since for table in tables)
         end = max(begin, min(table.end for table in tables))
@@ -144,10 +150,10 @@ class _Run:
             version = lake_table.silver_version_at(table.into, row.version, (source, table.name))
             require_log_alone(lake, source, table, version)
         # A window that is open is completed first, since its parts are planned by its own end.
-        began, progress = (
-            time.monotonic(),
-            self._progress_with_tables(rows_of.claim(connection, log_id(name, source)), source, tables),
-        )
+        began, progress = time.monotonic(), progress or self._claimed(source, stored, tables)
+        if progress is None:
+            self.deliver(source)
+            return
         ends = [Position.parse(progress.exit_position)] if progress.exit_position else []
         delivery: LogDelivery | None = None
         for until in (*ends, max([end, *ends])):
@@ -193,6 +199,11 @@ class _Run:
             f"and the target has it up to {table.since}; leave it out, or deliver it from the beginning when it is "
             f"published up to there: stratalog deliver --reload --table {table.into} --yes"
         )
+
+    def _claimed(self, source: str, stored: Progress, tables: Sequence[OrderedTable]) -> Progress | None:
+        """The log's row, for this run and with its tables; None where another run had it since ``stored`` was read."""
+        progress = rows_of.claim(self.connection, log_id(self.workers.name, source))
+        return self._progress_with_tables(progress, source, tables) if progress.fence == stored.fence + 1 else None
 
     def _progress_with_tables(self, progress: Progress, source: str, tables: Sequence[OrderedTable]) -> Progress:
         """Notes tables that the log's position is about from here on; those that went stay until it moves."""

@@ -90,7 +90,12 @@ def test_the_tables_of_a_log_and_the_logs_of_a_table(connection: Connection) -> 
     row = progress.claim(connection, TABLE)
     assert row.tables == names
     assert connection.execute(progress.open_window_sql(TABLE, row, STEP, WindowPlan("x"))) == 1
-    assert progress.claim(connection, TABLE).tables == names
+    row = progress.claim(connection, TABLE)
+    assert row.tables == names
+    assert connection.execute(progress.leave_log_sql(TABLE, row, frozenset({("s", "a"), ("s", "c")}))) == 1
+    assert connection.execute(progress.set_tables_sql(TABLE, row, names)) == 0, "by the one that was overtaken"
+    row = progress.claim(connection, TABLE)
+    assert (row.tables, row.plan) == (frozenset({("s", "b")}), WindowPlan("x"))
     step = Step("lake", 7, "b.000001:4", {}, logs={"shop": "b.000001:9"})
     assert connection.execute(progress.set_version_sql(TABLE, step)) == 1
     row = progress.claim(connection, TABLE)

@@ -1,13 +1,16 @@
 """Every change of every transaction of a real server's log, into a schema of it, in order."""
 
 import random
+import shutil
 from threading import get_ident
 from typing import Any
 
 import pytest
 
 from spark_jobs.config.model import Pipeline
+from spark_jobs.delivery import progress
 from spark_jobs.delivery.deliver import DeliveryOutcome, chosen_tables, deliver, reload_tables
+from spark_jobs.delivery.progress import Progress, TableId
 from spark_jobs.delivery.statements import Writer
 from spark_jobs.delivery.status import status
 from spark_jobs.delivery.target import Connection
@@ -371,11 +374,96 @@ def test_a_table_that_comes_back_while_a_window_is_open(
     copy.require_same("kept", "paused")
 
 
+@pytest.mark.thorough
+def test_a_table_that_is_reloaded_from_an_earlier_lake(copy: Copy) -> None:
+    """The log is beyond what the table was copied of, and what is between the two nothing delivers."""
+    for table in ("kept", "again"):
+        copy.shop.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY)", f"INSERT INTO {table} VALUES (1)")
+    run(copy)
+    lake, backup = copy.shop.folder / "lake", copy.shop.folder / "backup"
+    shutil.copytree(lake, backup)
+    for table in ("kept", "again"):
+        copy.shop.execute(f"INSERT INTO {table} VALUES (2)")
+    assert run(copy).stopped == {}
+    shutil.rmtree(lake)
+    shutil.copytree(backup, lake)
+    _reload(copy, "again")
+    deliver(copy.pipeline(apply="ordered"), "copy")
+    for table in ("kept", "again"):
+        copy.shop.execute(f"INSERT INTO {table} VALUES (3)")
+    [reason] = run(copy).stopped.values()
+    assert f"{copy.schema}.again" in reason
+    assert "--reload" in reason
+    # The other one goes on, and this one is complete once the lake is where the log is.
+    copy.require_same("kept")
+    _reload(copy, "again")
+    assert deliver(copy.pipeline(apply="ordered"), "copy").stopped == {}
+    copy.require_same("kept", "again")
+
+
+@pytest.mark.parametrize("is_new", [pytest.param(True, marks=pytest.mark.thorough), False])
+def test_a_quiet_table_that_is_copied_behind_the_log(copy: Copy, *, is_new: bool) -> None:
+    """Its newest version is older than the log's position, and complete up to there: from then on it is followed."""
+    for table in ("kept", "quiet"):
+        copy.shop.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY)", f"INSERT INTO {table} VALUES (1)")
+    for number in (2, 3):
+        run(copy, tables=["*.kept"] if is_new else ["*.*"])
+        copy.shop.execute(f"INSERT INTO kept VALUES ({number})")
+    run(copy, tables=["*.kept"] if is_new else ["*.*"])
+    if not is_new:
+        _reload(copy, "quiet")
+    assert deliver(copy.pipeline(apply="ordered"), "copy").stopped == {}
+    for table in ("kept", "quiet"):
+        copy.shop.execute(f"INSERT INTO {table} VALUES (4)")
+    assert run(copy).stopped == {}
+    copy.require_same("kept", "quiet")
+
+
 def _reload(copy: Copy, name: str, **keys: Any) -> None:
     """Has a table delivered from the beginning by the next delivery."""
     pipeline = copy.pipeline(apply="ordered", **keys)
     tables = [table for table in chosen_tables(pipeline, lake_of(pipeline), "copy") if table.name == name]
     reload_tables(pipeline, "copy", tables)
+
+
+def test_another_run_delivers_between_reading_and_claiming(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was read of the log's progress is old then, and windows that are at the target are not written again."""
+    copy.shop.execute("CREATE TABLE bag (a INT)", "INSERT INTO bag VALUES (1)")
+    run(copy)
+    claim, others = progress.claim, iter([True])
+
+    def late_claim(connection: Connection, table: TableId) -> Progress:
+        if not table.schema and next(others, False):
+            assert deliver(copy.pipeline(apply="ordered"), "copy").stopped == {}
+        return claim(connection, table)
+
+    monkeypatch.setattr(progress, "claim", late_claim)
+    for number in (2, 2):
+        copy.shop.execute(f"INSERT INTO bag VALUES ({number})")
+    assert run(copy).stopped == {}
+    copy.require_same("bag")
+
+
+def test_a_table_is_reloaded_while_a_run_delivers_its_log(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run writes nothing into the table that was emptied, and does not note that the target has it."""
+    copy.shop.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    run(copy)
+    copy.shop.execute("INSERT INTO t VALUES (2)")
+    run(copy)
+    claim, reloads = progress.claim, iter([True])
+
+    def early_claim(connection: Connection, table: TableId) -> Progress:
+        claimed = claim(connection, table)
+        if not table.schema and next(reloads, False):
+            _reload(copy, "t")
+        return claimed
+
+    monkeypatch.setattr(progress, "claim", early_claim)
+    copy.shop.execute("INSERT INTO t VALUES (3)")
+    [reason] = run(copy).stopped.values()
+    assert "another run delivers the table since" in reason
+    assert run(copy).stopped == {}
+    copy.require_same("t")
 
 
 @pytest.mark.parametrize("is_open", [pytest.param(True, marks=pytest.mark.thorough), False])
