@@ -155,6 +155,11 @@ class _Run:
             self.deliver(source)
             return
         ends = [Position.parse(progress.exit_position)] if progress.exit_position else []
+        if ends and slowest.end < ends[0]:
+            raise DeliveryError(
+                f"delivery {name}: {source}: a window up to {ends[0]} is open at the target, and the lake has "
+                f"{slowest.name} up to {slowest.end}; it is completed once the lake has it up to there"
+            )
         delivery: LogDelivery | None = None
         for until in (*ends, max([end, *ends])):
             planned = progress.plan.tables if progress.plan else _table_names(tables)

@@ -401,6 +401,24 @@ def test_a_table_that_is_reloaded_from_an_earlier_lake(copy: Copy) -> None:
     copy.require_same("kept", "again")
 
 
+@pytest.mark.thorough
+def test_an_earlier_lake_while_a_window_is_open(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window whose end the lake does not have any more is not closed before it has it again."""
+    copy.shop.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (-1)")
+    settings: dict[str, Any] = {"batch_rows": 1, "workers": 2}
+    run(copy, **settings)
+    lake, backup = copy.shop.folder / "lake", copy.shop.folder / "backup"
+    shutil.copytree(lake, backup)
+    copy.shop.execute(*(f"INSERT INTO t VALUES ({number})" for number in range(40)))
+    pipeline = _stopped_within(copy, monkeypatch, 1, **settings)
+    shutil.rmtree(lake)
+    shutil.copytree(backup, lake)
+    [reason] = deliver(pipeline, "copy").stopped.values()
+    assert "is open at the target" in reason
+    assert copy.run(pipeline).stopped == {}
+    copy.require_same("t")
+
+
 @pytest.mark.parametrize("is_new", [pytest.param(True, marks=pytest.mark.thorough), False])
 def test_a_quiet_table_that_is_copied_behind_the_log(copy: Copy, *, is_new: bool) -> None:
     """Its newest version is older than the log's position, and complete up to there: from then on it is followed."""
