@@ -198,7 +198,7 @@ class _ComparedSource:
         self.session = session
         self.entries: dict[TableName, Entry] = {}
         self.waiting: Mapping[TableName, Position] = {}
-        """Child tables that are behind the log, and stay there while a table that foreign keys join them with has."""
+        """Child tables that lack the end of the log, and where they wait for a stopped table of their foreign keys."""
         self.position: Position | None = None
         self._since = since
         self.stretch: int | None = None

@@ -149,19 +149,25 @@ class _Run:
             assert row.version is not None
             version = lake_table.silver_version_at(table.into, row.version, (source, table.name))
             require_log_alone(lake, source, table, version)
-        # A window that is open is completed first, since its parts are planned by its own end.
-        began, progress = time.monotonic(), progress or self._claimed(source, stored, tables)
+        progress = progress or self._claimed(source, stored, tables)
         if progress is None:
             self.deliver(source)
             return
+        self._deliver_windows(source, tables, Range(begin, end), progress)
+
+    def _deliver_windows(self, source: str, tables: Sequence[OrderedTable], within: Range, progress: Progress) -> None:
+        """Deliver a range of the log, in two windows where one is open. Raises as ``deliver``."""
+        # A window that is open is completed first, since its parts are planned by its own end.
+        began, begin = time.monotonic(), within.start
         ends = [Position.parse(progress.exit_position)] if progress.exit_position else []
+        slowest = min(tables, key=lambda table: table.end)
         if ends and slowest.end < ends[0]:
             raise DeliveryError(
-                f"delivery {name}: {source}: a window up to {ends[0]} is open at the target, and the lake has "
-                f"{slowest.name} up to {slowest.end}; it is completed once the lake has it up to there"
+                f"delivery {self.workers.name}: {source}: a window up to {ends[0]} is open at the target, and the lake "
+                f"has {slowest.name} up to {slowest.end}; it is completed once the lake has it up to there"
             )
         delivery: LogDelivery | None = None
-        for until in (*ends, max([end, *ends])):
+        for until in (*ends, max([within.stop, *ends])):
             planned = progress.plan.tables if progress.plan else _table_names(tables)
             members = [table for table in tables if _table_names([table]) <= planned]
             delivery = self._delivery(source, Range(begin, until), members, progress)

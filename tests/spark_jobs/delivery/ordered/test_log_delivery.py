@@ -448,10 +448,10 @@ def test_another_run_delivers_between_reading_and_claiming(copy: Copy, monkeypat
     """What was read of the log's progress is old then, and windows that are at the target are not written again."""
     copy.shop.execute("CREATE TABLE bag (a INT)", "INSERT INTO bag VALUES (1)")
     run(copy)
-    claim, others = progress.claim, iter([True])
+    claim, overtaken = progress.claim, iter([True])
 
     def late_claim(connection: Connection, table: TableId) -> Progress:
-        if not table.schema and next(others, False):
+        if not table.schema and next(overtaken, False):
             assert deliver(copy.pipeline(apply="ordered"), "copy").stopped == {}
         return claim(connection, table)
 
