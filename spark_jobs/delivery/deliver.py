@@ -179,10 +179,12 @@ def _require_version(name: str, table: LakeTable, rows: Mapping[Name, Progress])
 
 
 def _is_at_version(row: Progress, log_row: Progress, source: str, origin: Name) -> bool:
-    """True if a log wrote nothing into a table since it had the version of its row."""
-    if log_row.tables is not None and origin not in log_row.tables:
-        return True
-    if log_row.exit_position is not None:
+    """True if it is certain that a log wrote nothing into a table since it had the version of its row.
+
+    Where a table left the log is not kept: it may have been between two versions.
+    """
+    is_in_log = log_row.tables is None or origin in log_row.tables
+    if is_in_log and log_row.exit_position is not None:
         return False
     return log_row.tables is None or (row.logs or {}).get(source) == log_row.position
 

@@ -547,3 +547,23 @@ def test_an_xa_transaction_is_whole_where_it_is_committed(
     assert run(copy, **options).stopped == {}
     copy.require_same("a", "b")
     assert run(copy, **options).tables == []
+
+
+@pytest.mark.thorough
+def test_the_net_change_of_a_table_that_left_the_log(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log may have written a part of what comes after the table's version."""
+    for table in ("bag", "other"):
+        copy.shop.execute(f"CREATE TABLE {table} (a INT)", f"INSERT INTO {table} VALUES (-1)")
+    settings: dict[str, Any] = {"batch_rows": 1, "workers": 2}
+    run(copy, **settings)
+    copy.shop.execute(*(f"INSERT INTO bag VALUES ({number % 7})" for number in range(40)))
+    _stopped_within(copy, monkeypatch, 12, **settings)
+    run(copy, tables=["*.other"], **settings)
+    copy.shop.execute("INSERT INTO other VALUES (9)")
+    run(copy, tables=["*.other"], **settings)
+    [reason] = copy.run(copy.pipeline(**settings)).stopped.values()
+    assert f"{copy.schema}.bag" in reason
+    assert "--reload" in reason
+    _reload(copy, "bag", **settings)
+    assert copy.run(copy.pipeline(**settings)).stopped == {}
+    copy.require_same("bag", "other")
