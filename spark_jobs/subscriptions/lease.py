@@ -20,9 +20,10 @@ log = logging.getLogger(__name__)
 class Lease:
     """A group that this process has taken. A thread of its own renews it, until it is given up or lost."""
 
-    def __init__(self, records: Records, record: Record) -> None:
-        """record: as it was written with this process as the consumer."""
+    def __init__(self, records: Records, record: Record, *, is_orphaned: bool = False) -> None:
+        """record: as it was written with this process as the consumer. is_orphaned: the last one did not free it."""
         assert record.consumer
+        self.is_orphaned = is_orphaned
         self._records, self._record, self._consumer = records, record, record.consumer
         self._takeover: StratalogError | None = None
         self._lock = threading.Lock()
@@ -53,9 +54,8 @@ class Lease:
             # Nobody has it, or who had it gave no sign of life: whoever writes the next record first takes it.
             if holder is None or records.age(record) > holder.lease:
                 try:
-                    return cls(
-                        records, records.write(replace(record, consumer=consumer, tables=tables or record.tables))
-                    )
+                    written = records.write(replace(record, consumer=consumer, tables=tables or record.tables))
+                    return cls(records, written, is_orphaned=holder is not None)
                 except LostRace:
                     continue
             if time.monotonic() >= deadline:
@@ -85,6 +85,13 @@ class Lease:
         """Acknowledge up to a cursor. Raises StratalogError where another consumer has taken over, LakeError."""
         with self._lock:
             self._write_record(replace(self.record, cursor=cursor, batch=batch))
+
+    def abandon(self) -> None:
+        """Ends without a word: a group that this consumer made is none again, others are free after the lease."""
+        self._ending.set()
+        self._renewer.join()
+        if self._record.version == 1:
+            self._records.remove(self._record.group)
 
     def give_up(self, cursor: Cursor | None = None) -> None:
         """Frees the group at once, at a cursor or where it is; nothing where another consumer has taken over."""
