@@ -138,8 +138,8 @@ class Subscription:
             self._register_group(self._lease)
         except BaseException:
             lease, self._lease = self._lease, None
-            with suppress(StratalogError):  # it ends by itself then
-                lease.give_up()
+            with suppress(StratalogError):  # the record stays, and its next consumer registers the group
+                lease.abandon()
             raise
         record = self._lease.record
         self._reader = EntryReader(self._lake, self.source, wanted_tables(record.tables), self._output)
@@ -149,12 +149,12 @@ class Subscription:
     def _register_group(self, lease: Lease) -> None:
         """Make gc wait for a new group: a removal of log that did not see its record loses.
 
-        A group is new until a batch is acknowledged: the consumer that made it may have ended before it got here. One
-        that is made here and starts with the earliest log starts behind what went before.
+        The consumer that made a group may have been killed before it got here; then its next one does it. A group that
+        is made here and starts with the earliest log starts behind what went before.
 
         Raises LakeError, LostRace, StratalogError where another consumer has taken over.
         """
-        if lease.record.batch:
+        if lease.record.version > 1 and (lease.record.batch or not lease.is_orphaned):
             return
         self._lake.bronze(self.source).fence()
         if (

@@ -95,8 +95,9 @@ def test_a_removal_of_log_that_was_planned_before_a_group_loses(shop: Shop) -> N
         assert ids(subscription.get(6)) == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.parametrize("is_killed", [False, True])
 def test_a_group_whose_registration_failed_is_free_and_gc_waits_for_its_next_consumer(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, *, is_killed: bool
 ) -> None:
     as_extracted(shop)
 
@@ -104,14 +105,21 @@ def test_a_group_whose_registration_failed_is_free_and_gc_waits_for_its_next_con
         raise LakeError("the store is away")
 
     monkeypatch.setattr(Table, "fence", fence)
+    if is_killed:
+        monkeypatch.setattr(Records, "remove", lambda *_: None)
     with pytest.raises(LakeError, match="the store is away"):
-        shop.subscription().connect()
+        shop.subscription(lease=0.2).connect()
     monkeypatch.undo()
     remove = planned_removal(shop)
-    with shop.subscription() as subscription:
+    with shop.subscription(wait=20 * is_killed) as subscription:
         with pytest.raises(LostRace):
             remove()
         assert ids(subscription.get(6)) == [1, 2, 3, 4, 5, 6]
+    # It is known to gc from there on, and a consumer that comes later commits nothing.
+    head = shop.lake.bronze(SOURCE).head()
+    with shop.subscription():
+        pass
+    assert shop.lake.bronze(SOURCE).head() == head
 
 
 @pytest.mark.parametrize("read", [0, 2])
