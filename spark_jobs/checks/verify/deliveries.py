@@ -114,15 +114,16 @@ class _ComparedDelivery:
         self._require_delivered(name)
         digest_layout = self._layout()
         lake_rows = LakeRows(self.spark, self.table.table, digest_layout, version=self.table.version)
-        if not digest_layout.key:
-            outcome = self._counted(lake_rows)
-            self._require_delivered(name)
-            return outcome
-        # compare.py takes the server for the source of truth, and here it is the lake: missing there is extra here.
-        target = ServerRows(self.spark, self.session, digest_layout)
-        rows = self.session.estimate(self.table.schema, self.table.name)
-        comparison = compare(digest_layout, target, _NoLag(lake_rows), _ANYWHERE, buckets_for(rows))
+        outcome = self._compared_by_key(lake_rows) if digest_layout.key else self._counted(lake_rows)
         self._require_delivered(name)
+        return outcome
+
+    def _compared_by_key(self, lake_rows: LakeRows) -> dict[str, Any]:
+        """Result for a table with a key."""
+        # compare.py takes the server for the source of truth, and here it is the lake: missing there is extra here.
+        target = ServerRows(self.spark, self.session, lake_rows.layout)
+        rows = self.session.estimate(self.table.schema, self.table.name)
+        comparison = compare(lake_rows.layout, target, _NoLag(lake_rows), _ANYWHERE, buckets_for(rows))
         return {
             "state": DIFFERS if comparison.differing else EQUAL,
             "lake_rows": comparison.lake,
