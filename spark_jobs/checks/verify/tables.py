@@ -269,11 +269,12 @@ class _ComparedSource:
 
     def wants_all_targets(self, name: TableName, is_wanted: Callable[[TableName, Name], bool] | None) -> bool:
         """True if none of the downstream tables that a table goes to is left out."""
+        if is_wanted is None:
+            return True
         try:
-            targets = destinations_of(self.pipeline, self.name, name)
+            return all(is_wanted(name, target.name) for target in destinations_of(self.pipeline, self.name, name))
         except TableStopped:
             return True
-        return is_wanted is None or all(is_wanted(name, target.name) for target in targets)
 
     def verdict(self, name: TableName, into: Destination, since: Position) -> Verdict:
         began = time.monotonic()
