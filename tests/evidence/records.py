@@ -38,8 +38,19 @@ from tests.soaks.cascade_campaign import play as play_cascades
 from tests.soaks.delivery_soak import soak_of_deliveries
 from tests.soaks.soak import soak as soak_of_runs
 
-_SEEDS = 4
-"""Seeds of each layout in a part of the faults: a part that is ended is lost."""
+_SEEDS = {
+    "mirrors": 24,
+    runs.PUBLISHED: 10,
+    **dict.fromkeys((runs.PARTIAL, "modes", runs.LANDINGS, runs.ICEBERG, runs.KEYLESS, runs.RULES, runs.MERGED), 8),
+    **dict.fromkeys((runs.LOADS, runs.CASCADES, runs.SHARED), 6),
+    **dict.fromkeys((runs.CATALOG, runs.RULES_PARTIAL), 5),
+    **dict.fromkeys(("subscriptions", "deliveries"), 4),
+    **dict.fromkeys((runs.SOFT_PARTIAL, runs.RULES_CHANGES_PARTIAL), 1),
+}
+"""Seeds of a layout in a part of the faults, where they are not two: each has some 25 seconds of a processor in it.
+
+A part that is ended is lost.
+"""
 _MEMORY = Path("/dev/shm")  # noqa: S108 - folders of its own in it
 """Where lakes are in memory: what a power cut takes of them is a model's, and no disk has to be waited for."""
 _FIRST_SEED = 5000
@@ -54,7 +65,7 @@ def say(line: str) -> None:
 
 
 def faults(before: Record, run: Record, count: str = "10000") -> Iterator[Record]:
-    """Scenarios over all layouts, seed after seed behind those of the record, until it has so many faults."""
+    """Scenarios over all layouts, seed after seed after those of the record, until it has so many faults."""
     layouts, enough = [*_APART, *runs.LAYOUTS], int(count)  # what waits for servers does not come last
     by_layout, kinds = Counter[str](before.get("by_layout", {})), Counter[str](before.get("by_kind", {}))
     scenarios, wrong = before.get("scenarios", 0), list[str](before.get("wrong", []))
@@ -62,14 +73,16 @@ def faults(before: Record, run: Record, count: str = "10000") -> Iterator[Record
     runs_before, began, first_here = _runs_of(before, "faults"), time.monotonic(), last + 1
     counted_before = kinds.total()
     while kinds.total() < enough:
-        seeds = range(last + 1, last + 1 + _SEEDS)
-        last = seeds.stop - 1
-        played = [(layout, range(seed, seed + 1)) for seed in seeds for layout in layouts]
+        played = []
+        for layout in layouts:
+            seeds = range(last + 1, last + 1 + _SEEDS.get(layout, 2))
+            last = seeds[-1]
+            played.append((layout, seeds))
         # Processes keep memory and end with each part. They are not renewed during a part: the executor of Python 3.11
         # can wait for ever for a process that max_tasks_per_child has ended.
         with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-            for (layout, _), (by_kind, texts) in zip(played, pool.map(_played, played), strict=True):
-                scenarios += 1
+            for (layout, seeds), (by_kind, texts) in zip(played, pool.map(_played, played), strict=True):
+                scenarios += len(seeds)
                 kinds += by_kind
                 by_layout[layout] += by_kind.total()
                 wrong += [text.partition("\n")[0] for text in texts]
