@@ -114,6 +114,12 @@ class _Run:
 
     def deliver(self, source: str) -> None:
         """Deliver a source. Raises DeliveryError, LakeError, DecodeError, TableStopped, LostRace, MySQLError."""
+        is_delivered = False
+        while not is_delivered:
+            is_delivered = self._deliver_rest(source)
+
+    def _deliver_rest(self, source: str) -> bool:
+        """Deliver what the target lacks; False, with nothing delivered, where another run took the log meanwhile."""
         # The tables of which the target has a first copy, and all rows up to the position that is reached.
         lake, name, connection = lake_of(self.pipeline), self.workers.name, self.connection
         rows = {table: row for table, (row, _) in rows_of.progress_by_table(connection, name).items()}
@@ -123,13 +129,12 @@ class _Run:
         if reached_position:
             tables = self._complete_tables(source, rows, tables, Position.parse(reached_position))
         if not tables:
-            return
+            return True
         # A first copy is noted at once: the table's next version says no more that it was complete up to the log's.
         is_new = stored.tables is not None and not _table_names(tables) <= stored.tables
         progress = self._claimed(source, stored, tables) if is_new else None
         if is_new and progress is None:
-            self.deliver(source)
-            return
+            return False
         # All tables end where the slowest does: rows of one transaction are delivered together.
         begin = Position.parse(stored.position) if stored.position else min(table.since for table in tables)
         end = max(begin, min(table.end for table in tables))
@@ -142,7 +147,7 @@ class _Run:
             )
         if begin == end and stored.exit_version is None and not is_behind:
             self.ended |= {_origin(source, table) for table in tables if table.end == end}
-            return
+            return True
         # The log alone makes the rows of a range: what came into silver otherwise stops the delivery.
         for table in tables:
             row = rows[table.into.schema, table.into.name]
@@ -151,9 +156,9 @@ class _Run:
             require_log_alone(lake, source, table, version)
         progress = progress or self._claimed(source, stored, tables)
         if progress is None:
-            self.deliver(source)
-            return
+            return False
         self._deliver_windows(source, tables, Range(begin, end), progress)
+        return True
 
     def _deliver_windows(self, source: str, tables: Sequence[OrderedTable], within: Range, progress: Progress) -> None:
         """Deliver a range of the log, in two windows where one is open. Raises as ``deliver``."""
