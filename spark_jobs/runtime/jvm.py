@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from spark_jobs.errors import JvmEnded, StratalogError
+from spark_jobs.runtime.spark_properties import write_properties
 
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 _IGNORING_INTERRUPTS = ("/bin/sh", "-c", "trap '' INT; exec \"$@\"", "sh")
@@ -42,7 +43,7 @@ _jvm: subprocess.Popen[bytes] | None = None
 def attached(confs: dict[str, str]) -> Iterator[None]:
     """Context in which PySpark attaches to this process's JVM, which is started where there is none.
 
-    confs: settings that Spark reads from the command line of the JVM.
+    confs: settings that Spark reads before it begins.
     Raises RuntimeError where the JVM ends instead of listening.
     """
     from pyspark import SparkContext
@@ -90,11 +91,10 @@ def _start_jvm(confs: dict[str, str]) -> tuple[int, str]:
 
     global _jvm  # noqa: PLW0603 - one of a process, as PySpark has one
     # Spark's own launcher, with signals left to this process: Ctrl-C must not end the JVM in the middle of a commit.
-    options = [f"--conf={key}={value}" for key, value in confs.items()]
     rest = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
-    command = [*_IGNORING_INTERRUPTS, f"{_find_spark_home()}/bin/spark-submit", *options, *rest]
     with tempfile.TemporaryDirectory() as folder:
-        listening = Path(folder, "port")
+        listening, options = Path(folder, "port"), write_properties(Path(folder, "settings"), confs)
+        command = [*_IGNORING_INTERRUPTS, f"{_find_spark_home()}/bin/spark-submit", *options, *rest]
         environment = os.environ | {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(listening)}
         # The JVM writes its port to a file. Whatever interrupts that leaves no process behind.
         try:

@@ -23,6 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
+from spark_jobs.runtime.spark_properties import private_opener, write_properties
 from spark_jobs.runtime.standing.folder import LOG_BYTES, SessionFolder, State, Unusable, is_listening
 
 OLDEST = 24 * 3600.0
@@ -48,7 +49,7 @@ class BoundedLog:
         with suppress(OSError):
             if self._path.exists() and self._path.stat().st_size + len(piece) > LOG_BYTES:
                 self._path.replace(self._path.with_name(f"{self._path.name}.1"))
-            with open(self._path, "ab", opener=_private) as file:
+            with open(self._path, "ab", opener=private_opener) as file:
                 file.write(piece)
 
     def copy(self, source: IO[bytes]) -> None:
@@ -96,10 +97,8 @@ def _start_server(folder: SessionFolder, task: Mapping[str, Any]) -> "tuple[subp
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
     }
-    # A file, which goes when the server listens: settings of Spark can be secret, and arguments are for all to see.
-    with open(folder.path / "settings", "w", encoding="utf-8", opener=_private) as file:
-        file.writelines(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items())
-    command = [*task["submit"], "--load-spark-defaults", "--properties-file", str(folder.path / "settings")]
+    # The file goes when the server listens.
+    command = [*task["submit"], *write_properties(folder.path / "settings", settings)]
     server = subprocess.Popen(
         [*command, "pyspark-shell"],
         stdin=subprocess.PIPE,  # at whose end PySpark's JVM ends
@@ -168,15 +167,6 @@ def _end_server(server: "subprocess.Popen[bytes]") -> None:
 def _die_with_parent() -> None:
     """Have this new process killed when the keeper ends without having ended it."""
     ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
-
-
-def _escaped(text: str) -> str:
-    """A key or value as Java reads it from a file of properties."""
-    return "".join(f"\\{c}" if c in "\\:=#! " else {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(c, c) for c in text)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 if __name__ == "__main__":

@@ -151,7 +151,9 @@ def test_the_process_of_the_session_is_known(spark: SparkSession) -> None:
     process = jvm.process()
     assert process
     assert process.poll() is None
-    assert b"SparkSubmit" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
+    arguments = Path(f"/proc/{process.pid}/cmdline").read_bytes()
+    assert b"SparkSubmit" in arguments
+    assert b"spark.sql.extensions" not in arguments, "arguments are for all to see, and settings can be secret"
     assert not {"PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"} & set(os.environ)
 
 

@@ -8,7 +8,7 @@ import pytest
 from spark_jobs.runtime.standing import keeper
 from spark_jobs.runtime.standing.attach import attach
 from spark_jobs.runtime.standing.folder import LOG_BYTES, State
-from spark_jobs.runtime.standing.keeper import BoundedLog, _escaped
+from spark_jobs.runtime.standing.keeper import BoundedLog
 from tests.fix_keeper import Wishes
 
 
@@ -40,22 +40,3 @@ def test_an_old_server_ends_with_its_last_run(monkeypatch: pytest.MonkeyPatch, w
         assert time.monotonic() - began < 5
         process.kill()
     assert attachment.folder.state() is None
-
-
-def test_settings_are_read_by_java_as_they_are(tmp_path: Path) -> None:
-    program, settings = tmp_path / "Show.java", tmp_path / "settings"
-    program.write_text("""
-        public class Show {
-            public static void main(String[] files) throws Exception {
-                var read = new java.util.Properties();
-                read.load(new java.io.InputStreamReader(new java.io.FileInputStream(files[0]), "UTF-8"));
-                var out = new java.io.PrintStream(System.out, true, "UTF-8");
-                for (var name : read.stringPropertyNames()) out.print(name + "\\0" + read.getProperty(name) + "\\0");
-            }
-        }
-    """)
-    texts = ["plain", "a b", r"C:\dir", "a=b:c", "# ! ", "two\nlines\ttab", "ä€", ""]
-    settings.write_text("".join(f"{_escaped(f'a key {text}')}={_escaped(text)}\n" for text in texts), encoding="utf-8")
-    ended = subprocess.run(["java", str(program), str(settings)], capture_output=True, check=True)
-    words = ended.stdout.decode().split("\0")[:-1]
-    assert dict(zip(words[::2], words[1::2], strict=True)) == {f"a key {text}": text for text in texts}
