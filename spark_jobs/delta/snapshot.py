@@ -273,7 +273,10 @@ def snapshot_of(path: str, version: int | None = None) -> Snapshot | None:
             if version != log.version or not log.is_same():
                 log.look()
             if version is None or version == log.version:
-                return _kept_snapshot(log)
+                # Where the whole log is read for it, it can have a commit more by now: that is another version.
+                snapshot = _kept_snapshot(log)
+                if version is None or (snapshot is not None and snapshot.version == version):
+                    return snapshot
     listing = read_log(path, version)
     return None if listing is None or listing.version < 0 else _LogState.of(path, listing).snapshot()
 

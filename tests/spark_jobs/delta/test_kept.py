@@ -248,3 +248,22 @@ def test_an_earlier_snapshot_says_what_it_said(tmp_path: Path, logs_are_kept: No
     second = append(first, [1], transaction=(APPLICATION, 2))
     assert (len(second.files), second.transactions) == (2, {APPLICATION: 2})
     assert (len(first.files), first.transactions) == (1, {APPLICATION: 1})
+
+
+def test_a_version_that_is_asked_for_is_that_one_where_another_follows_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, read_log = append(begin(str(tmp_path / "t"), MAPPED, KEYS), [0]), kept.read_log
+    with keeping():
+        kept.newest_commits(first.path)
+        by_another_process(first, transaction=(APPLICATION, 1))
+        assert kept.newest_commits(first.path).version == 1  # type: ignore[union-attr]
+        upon = not_kept(first.path)
+        assert upon
+
+        def late_read(path: str) -> LogListing | None:
+            by_another_process(upon, transaction=(APPLICATION, 2))
+            return read_log(path)
+
+        monkeypatch.setattr(kept, "read_log", late_read)
+        assert facts_of(snapshot_of(first.path, 1)) == facts_of(upon)
