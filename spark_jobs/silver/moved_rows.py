@@ -34,13 +34,15 @@ class KeyState:
 
     sources: of each column the number of the row that has its value, -1 where none does. origin: the number of the key
     that the row had before, which the other columns are to be asked of; -1 for its own. is_broken: whether it lacks
-    columns behind a delete, since its INSERT is not known. is_from_server: whether a load or a mend read it.
+    columns behind a delete, since its INSERT is not known. is_from_server: whether a load or a mend read it. age: of a
+    row from the server, its number in the order of positions.
     """
 
     sources: Numbers
     origin: int = _NONE
     is_broken: bool = False
     is_from_server: bool = False
+    age: int = _NONE
 
 
 _GONE = KeyState(np.zeros(0, np.int64), is_broken=True)
@@ -54,7 +56,8 @@ class RowWalk:
     order: the row numbers. starts: where in the order rows begin that stand at one point of the log. is_gone: which
     rows say that their key is gone. is_moved: which rows are to be completed by the row of an old key.
     is_from_server: which rows were read from the server. is_new: which keys did not exist at the beginning of a row's
-    window. emptied: the first row in the order behind each statement that emptied the table.
+    window. emptied: the first row in the order behind each statement that emptied the table. ages: numbers in the order
+    of the rows' own positions, where a row that the server gave may be newer than those of its window.
     """
 
     rows: pa.Table
@@ -67,6 +70,7 @@ class RowWalk:
     is_from_server: Flags | None = None
     is_new: Flags | None = None
     emptied: Sequence[int] = ()
+    ages: Numbers | None = None
 
     def completed_rows(self) -> pa.Table:
         """All rows, those that are moved with what the rows of their old keys tell. Raises what ``refuse`` raises."""
@@ -138,7 +142,9 @@ class RowWalk:
                     results.append((row, state))
                 else:
                     state = self._next(row, int(origins[row]), before, is_present[row])
-                new_states.append((int(codes[row]), _GONE if self.is_gone[row] else state))
+                # What the server said in the middle of the window is newer than a change before that.
+                if before is None or self.ages is None or before.age < self.ages[row]:
+                    new_states.append((int(codes[row]), _GONE if self.is_gone[row] else state))
             states.update(new_states)
         return results
 
@@ -169,7 +175,8 @@ class RowWalk:
         sources = np.where(is_present, row, _NONE)
         if bool(is_present.all()) or origin >= 0:
             is_from_server = self.is_from_server is not None and bool(self.is_from_server[row])
-            return KeyState(sources, origin, is_from_server=is_from_server)
+            age = int(self.ages[row]) if is_from_server and self.ages is not None else _NONE
+            return KeyState(sources, origin, is_from_server=is_from_server, age=age)
         if before is None:
             return KeyState(sources)
         if before is _GONE:

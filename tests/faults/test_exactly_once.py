@@ -126,6 +126,7 @@ def test_some_hundred_faults_lose_and_double_nothing_of_other_tables(
     "layout, seed",
     [
         pytest.param("mirrors", 5257, id="a version that another follows while its log is read"),
+        pytest.param(HISTORY_PARTIAL, 5292, id="a load in the middle of a window"),
         pytest.param(REPLAYS, 5010, id="bronze that is not read"),
         pytest.param(REPLAYS, 5014, id="bronze from before another run"),
         pytest.param(RULES_CHANGES_PARTIAL, 5050, id="a row moves to a key whose row a filter kept"),

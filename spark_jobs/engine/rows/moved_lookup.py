@@ -7,6 +7,7 @@ Silver has all that is known of a key, whatever the target has. The keys are few
 rows of these name in turn.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -20,7 +21,7 @@ from spark_jobs.silver import table as silver
 from spark_jobs.silver.moved_rows import RowWalk, first_in, points_of
 from spark_jobs.silver.positions import FIELDS, PositionKey, last_rows_by_key
 
-NEEDED = ("_op", "_existed", "_position", "_window_start", "_raw", silver.ABSENT, silver.MOVED_FROM)
+NEEDED = ("_op", "_existed", "_position", "_window_start", "_window_stop", "_raw", silver.ABSENT, silver.MOVED_FROM)
 """Columns of silver that completing needs besides the source's."""
 Reader = Callable[[pa.Table], pa.Table]
 """Function from keys to all rows of silver that have them, with the columns of the rows that are completed."""
@@ -71,14 +72,19 @@ def _rows_of_keys(moved: pa.Table, key: Sequence[str], read: Reader) -> pa.Table
 
 
 def _walk(rows: pa.Table, key: Sequence[str], names: Sequence[str], emptied: Sequence[PositionKey]) -> RowWalk:
-    """The rows in the order of their windows; what the server's rows say is there where they count from."""
-    # A window's rows are there behind its beginning, all at once.
+    """The rows in the order of their windows; what the server's rows say is there where they count from.
+
+    A window's rows are there at its beginning, all at once. A row that the server gave in the middle of a window is
+    there before them, and stays where the window's row of its key is older.
+    """
     op = rows.column("_op")
     is_from_server = np.asarray(silver.is_from_server(op), np.bool_)
-    times = [_fields(rows, at, is_from_server) for at in range(3)]
-    times.append((~is_from_server).astype(np.int64))
+    positions, begins, ends = (_fields(rows, name) for name in ("_position", "_window_start", "_window_stop"))
+    times = _times(positions, begins, ends, is_from_server)
     order, starts = points_of(times)
     is_gone = np.asarray(silver.is_delete(op), np.bool_)
+    ages = np.empty(len(rows), np.int64)
+    ages[points_of(positions)[0]] = np.arange(len(rows))
     return RowWalk(
         rows,
         key,
@@ -90,16 +96,40 @@ def _walk(rows: pa.Table, key: Sequence[str], names: Sequence[str], emptied: Seq
         is_from_server & ~is_gone,
         ~np.asarray(pc.fill_null(rows.column("_existed"), False), np.bool_),
         [_first_behind(statement, times, order) for statement in emptied],
+        ages,
     )
 
 
-def _fields(rows: pa.Table, at: int, is_from_server: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """A field of the position where each row counts from: its window's beginning, or its own."""
-    row_positions, window_starts = (
-        np.asarray(pc.fill_null(pc.struct_field(rows.column(column), FIELDS[at]), 0), np.int64)
-        for column in ("_position", "_window_start")
-    )
-    return np.where(is_from_server, row_positions, window_starts)
+_AS_OF, _AMID, _WINDOW = range(3)
+"""Order of rows that are there at one position: the server's as of it, the server's of a later one, a window's."""
+
+
+def _times(
+    positions: Sequence[NDArray[np.int64]],
+    begins: Sequence[NDArray[np.int64]],
+    ends: Sequence[NDArray[np.int64]],
+    is_from_server: NDArray[np.bool_],
+) -> list[NDArray[np.int64]]:
+    """Where each row is there from: the fields of a position, and which comes first at it."""
+    windows = [*map(tuple, np.unique(np.column_stack([*begins, *ends])[~is_from_server], axis=0).tolist())]
+    starts = [window[: len(begins)] for window in windows]
+    times = [*(values.copy() for values in begins), np.full(len(is_from_server), _WINDOW, np.int64)]
+    for row in np.flatnonzero(is_from_server).tolist():
+        position, kind = tuple(int(values[row]) for values in positions[: len(begins)]), _AS_OF
+        # Windows do not overlap: the last one that begins before the position is the one that may hold it.
+        at = bisect_left(starts, position) - 1
+        if at >= 0 and position < windows[at][len(begins) :]:
+            position, kind = starts[at], _AMID
+        for values, value in zip(times, (*position, kind), strict=True):
+            values[row] = value
+    return times
+
+
+def _fields(rows: pa.Table, column: str) -> list[NDArray[np.int64]]:
+    """The fields of a column of positions, the most significant first; NULL, which statements have, is 0."""
+    values = rows.column(column).combine_chunks()
+    names = [name for name in FIELDS if values.type.get_field_index(name) >= 0]
+    return [np.asarray(pc.fill_null(pc.struct_field(values, name), 0), np.int64) for name in names]
 
 
 def _first_behind(emptied: PositionKey, times: Sequence[NDArray[np.int64]], order: NDArray[np.int64]) -> int:

@@ -253,7 +253,7 @@ def test_an_earlier_snapshot_says_what_it_said(tmp_path: Path, logs_are_kept: No
 def test_a_version_that_is_asked_for_is_that_one_where_another_follows_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, read_log = append(begin(str(tmp_path / "t"), MAPPED, KEYS), [0]), kept.read_log
+    first, read_log = append(begin(str(tmp_path / "t"), MAPPED, KEYS), [0]), log_files.read_log
     with keeping():
         kept.newest_commits(first.path)
         by_another_process(first, transaction=(APPLICATION, 1))

@@ -67,6 +67,22 @@ def test_a_row_that_was_read_under_its_new_key_is_known_by_that(tmp_path: Path) 
     assert rows(lake) == [(2, 5, 1)]
 
 
+def test_changes_behind_a_load_in_the_middle_of_their_window_are_newer(tmp_path: Path) -> None:
+    """A later change of the key asks for the row as the window left it; of changes before the load, as it was read."""
+    lake = Lake(tmp_path)
+    lake.window([minimal(1, a=5), minimal(2, a=6), moved_row(3, 9), moved_row(4, 3), moved_row(9, 4)])
+    loaded = [
+        {"id": 1, "a": 7, "b": 1},
+        {"id": 2, "a": 2, "b": 2},
+        {"id": 3, "a": 3, "b": 3},
+        {"id": 4, "a": 4, "b": 4},
+    ]
+    lake.load(loaded, offset=1001)
+    lake.window([moved_row(1, 11), moved_row(2, 12), moved_row(3, 13)])
+    lake.merge()
+    assert rows(lake) == [(4, 3, 3), (11, 7, 1), (12, 6, 2), (13, 4, 4)]
+
+
 def test_the_last_values_of_a_deleted_row_are_those_of_its_old_key(tmp_path: Path) -> None:
     lake = Lake(tmp_path, mode=Mode.SOFT_DELETE)
     lake.window([whole_row(1, 1), whole_row(2, 2), RowChange({"id": 2}, None)])
