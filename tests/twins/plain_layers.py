@@ -150,19 +150,21 @@ def _rows_after(windows: Sequence[Mapping[Key, NetRow]]) -> tuple[dict[Key, dict
     """What is known of the rows by their keys, and of the row that each key had which is gone."""
     rows: dict[Key, dict[str, Any]] = {}
     deleted: dict[Key, dict[str, Any]] = {}
-    server_keys: set[Key] = set()
+    server_positions: dict[Key, int] = {}
     for window in windows:
         before_window = {**rows}
         for key, row in window.items():
+            if row.position < server_positions.get(key, 0):
+                continue  # the server gave the row later, in the middle of the window
             before = rows.pop(key, {})
             if row.origin is not None:
                 # The row had another key, unless a load read it under the new one, as which the log has no other.
-                is_read = key in server_keys and not row.existed and row.origin != UNKNOWN
+                is_read = key in server_positions and not row.existed and row.origin != UNKNOWN
                 before = (before if is_read else {}) | before_window.get(row.origin, {})
             deleted.pop(key, None)
             into = rows if row.exists else deleted
             into[key] = {**before, **row.values}
-            server_keys.discard(key)
+            server_positions.pop(key, None)
             if row.is_from_server:
-                server_keys.add(key)
+                server_positions[key] = row.position
     return rows, deleted

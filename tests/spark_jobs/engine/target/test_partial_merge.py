@@ -50,8 +50,8 @@ class Lake:
     is_part: bool = False
     mode: Mode = Mode.MIRROR
     columns: silver.Columns = COLUMNS
-    windows: dict[int, Window] = field(default_factory=dict)
-    """By the position where they begin; rows that were loaded begin at 0."""
+    windows: dict[float, Window] = field(default_factory=dict)
+    """By the position where they begin; loaded rows begin at 0, or right before the window of their position."""
     stop: int = 1000
     floor: int | None = None
     ended: list[Window] = field(default_factory=list)
@@ -67,14 +67,16 @@ class Lake:
         self._commit_rows(CommitKind.LIVE, self._silver_rows(self.windows[start], start), start=at(start))
 
     def load(self, rows: Iterable[Image], offset: int = 10) -> None:
-        """Rows that count as older than all windows, or as of a position."""
-        loaded = self.windows.setdefault(offset - 10, {})
+        """Rows that count as older than all windows, or as of a position, which may be in the middle of a window."""
+        start = offset // 1000 * 1000
+        begin = start - 0.5 if offset > start in self.windows else offset - 10
+        loaded = self.windows.setdefault(begin, {})
         new = {
             (row["id"],): NetRow(False, True, row, offset, 1, is_from_server=True)
             for row in rows
             if (row["id"],) not in loaded
         }
-        self.windows[offset - 10] = loaded | new
+        self.windows[begin] = loaded | new
         cells = [row | {"_op": silver.Op.LOAD} for row in self._silver_rows(new, 0)]
         for row in cells:
             row["_position"] |= {"row": LOADED_ROW}
@@ -200,12 +202,13 @@ def _position_cells(offset: int, window: int) -> dict[str, Any]:
 
 def random_step(lake: Lake, chance: Random, pieces: list[list[RowChange]]) -> None:
     """A window, a replay of one, a load, all of silver replaced, or a statement that empties the table."""
-    windows = [start for start in lake.windows if start]
+    windows = [int(start) for start in lake.windows if start and start == int(start)]
     kind = chance.choice(["window", "window", "window", "redo", "load", "truncate", "rebuild"])
     if kind == "redo" and windows:
         lake.redo(chance.choice(windows), pieces.pop())
     elif kind == "load" and lake.floor is None:
-        lake.load({"id": key, "a": chance.randrange(9), "b": 2} for key in chance.sample(range(5), 2))
+        offset = 10 if chance.random() < 0.5 else max(windows, default=10) + chance.randint(1, 3)
+        lake.load(({"id": key, "a": chance.randrange(9), "b": 2} for key in chance.sample(range(5), 2)), offset)
     elif kind == "truncate" and chance.random() < 0.3:
         lake.truncate()
         # Later changes are of rows that were written since.
