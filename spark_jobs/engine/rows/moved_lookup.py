@@ -80,9 +80,10 @@ def _walk(rows: pa.Table, key: Sequence[str], names: Sequence[str], emptied: Seq
     op = rows.column("_op")
     is_from_server = np.asarray(silver.is_from_server(op), np.bool_)
     positions, begins, ends = (_fields(rows, name) for name in ("_position", "_window_start", "_window_stop"))
-    times = _times(positions, begins, ends, is_from_server)
+    times = _walk_times(positions, begins, ends, is_from_server)
     order, starts = points_of(times)
     is_gone = np.asarray(silver.is_delete(op), np.bool_)
+    # Which row is newer, a window's own position says, and not its beginning.
     ages = np.empty(len(rows), np.int64)
     ages[points_of(positions)[0]] = np.arange(len(rows))
     return RowWalk(
@@ -104,13 +105,13 @@ _AS_OF, _AMID, _WINDOW = range(3)
 """Order of rows that are there at one position: the server's as of it, the server's of a later one, a window's."""
 
 
-def _times(
+def _walk_times(
     positions: Sequence[NDArray[np.int64]],
     begins: Sequence[NDArray[np.int64]],
     ends: Sequence[NDArray[np.int64]],
     is_from_server: NDArray[np.bool_],
 ) -> list[NDArray[np.int64]]:
-    """Where each row is there from: the fields of a position, and which comes first at it."""
+    """Fields of the position that each row is there from, and which comes first at it."""
     windows = [*map(tuple, np.unique(np.column_stack([*begins, *ends])[~is_from_server], axis=0).tolist())]
     starts = [window[: len(begins)] for window in windows]
     times = [*(values.copy() for values in begins), np.full(len(is_from_server), _WINDOW, np.int64)]
