@@ -16,7 +16,9 @@ from pydantic import (
 )
 
 from spark_jobs.config.cross_checks import problems_between_keys, problems_of_rules, problems_of_store
+from spark_jobs.config.deliveries import Delivery
 from spark_jobs.config.model import Pipeline, SourceSettings
+from spark_jobs.config.servers import Endpoint, MySQL
 from spark_jobs.config.store import store_of
 from spark_jobs.config.values import ONE, SEVERAL, VARIABLE
 from spark_jobs.config.yaml_file import read
@@ -145,17 +147,37 @@ _WORDS = {
 """pydantic's kinds of errors in a user's words."""
 
 
+def _anchored_tls(server: MySQL | Endpoint, folder: Path) -> dict[str, Any]:
+    """The ``tls`` of a server as an update of its keys: its files are beside the file that names them."""
+    if server.tls is None:
+        return {}
+    paths = {key: folder / path for key in ("ca", "cert", "key") if (path := getattr(server.tls, key)) is not None}
+    return {"tls": server.tls.model_copy(update=paths)}
+
+
 def _anchored_source(source: SourceSettings, folder: Path) -> SourceSettings:
     paths: dict[str, Any] = {
         key: folder / path for key in ("files", "archive") if (path := getattr(source, key)) is not None
     }
     if source.schema_dump:
         paths["schema_dump"] = source.schema_dump.model_copy(update={"file": folder / source.schema_dump.file})
+    if source.mysql:
+        paths["mysql"] = source.mysql.model_copy(update=_anchored_tls(source.mysql, folder))
+        paths["endpoints"] = tuple(
+            endpoint.model_copy(update=_anchored_tls(endpoint, folder)) for endpoint in source.endpoints
+        )
     return source.model_copy(update=paths)
+
+
+def _anchored_delivery(delivery: Delivery, folder: Path) -> Delivery:
+    return delivery.model_copy(
+        update={"mysql": delivery.mysql.model_copy(update=_anchored_tls(delivery.mysql, folder))}
+    )
 
 
 def _anchored(pipeline: Pipeline, folder: Path) -> Pipeline:
     sources = {name: _anchored_source(source, folder) for name, source in pipeline.sources.items()}
+    deliveries = {name: _anchored_delivery(delivery, folder) for name, delivery in pipeline.deliveries.items()}
     lake = pipeline.lake if _REMOTE.match(pipeline.lake) else str(folder / pipeline.lake)
     archive = pipeline.spark.archive
     archive = str(folder / archive) if archive and not _REMOTE.match(archive) else archive
@@ -164,6 +186,5 @@ def _anchored(pipeline: Pipeline, folder: Path) -> Pipeline:
     ca = pipeline.store.ca
     store = pipeline.store.model_copy(update={"ca": ca and folder / ca})
     spark = pipeline.spark.model_copy(update={"archive": archive}).reaching(store_of(lake, store))
-    return pipeline.model_copy(
-        update={"sources": sources, "lake": lake, "store": store, "spark": spark, "reports": reports}
-    )
+    paths = {"sources": sources, "deliveries": deliveries, "lake": lake, "store": store, "reports": reports}
+    return pipeline.model_copy(update={**paths, "spark": spark})

@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from spark_jobs.cli.group import cli
 from spark_jobs.config.loader import from_keys, load
 from spark_jobs.config.model import Pipeline, Retention, RouteRule, SourceSettings
-from spark_jobs.config.servers import MySQL
+from spark_jobs.config.servers import MySQL, Tls
 from spark_jobs.errors import ConfigError
 from spark_jobs.text.disclosure import printable
 
@@ -257,6 +257,24 @@ def test_relative_paths_count_from_the_files_folder(tmp_path: Path, monkeypatch:
     assert pipeline.lake == str(folder / "lake")
     assert pipeline.sources["shop"].files == folder / "binlogs"
     assert pipeline.tables_file == folder / "pipeline.tables.json"
+
+
+def test_the_files_of_tls_are_beside_the_file_that_names_them(tmp_path: Path) -> None:
+    text = """lake: ./lake
+sources:
+  shop: {mysql: {user: repl, tls: {ca: ca.pem, cert: /etc/client.pem, key: client.key}}}
+  pair: {mysql: {user: repl, tls: {ca: ca.pem}}, endpoints: [{host: a, tls: {ca: a.pem}}, {host: b}]}
+deliveries: {replica: {mysql: {user: writer, tls: {ca: replica.pem}}}, plain: {mysql: {user: writer}}}
+"""
+    pipeline = load(write(tmp_path, text), {})
+    (shop,) = pipeline.sources["shop"].servers
+    assert shop.tls == Tls(ca=tmp_path / "ca.pem", cert=Path("/etc/client.pem"), key=tmp_path / "client.key")
+    assert [server.tls for server in pipeline.sources["pair"].servers] == [
+        Tls(ca=tmp_path / "a.pem"),
+        Tls(ca=tmp_path / "ca.pem"),
+    ]
+    assert pipeline.deliveries["replica"].mysql.tls == Tls(ca=tmp_path / "replica.pem")
+    assert pipeline.deliveries["plain"].mysql.tls is None
 
 
 @pytest.mark.parametrize("lake", ["/data/lake", "s3a://bucket/lake"])
