@@ -200,23 +200,6 @@ def read_last(instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey]) -> dict
     return {key: _materialized_position(materialization) for key, materialization in newest.items()}
 
 
-def earlier_materializations(
-    instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey], run_id: str
-) -> list[dg.AssetMaterialization]:
-    """The positions of assets once more, for those whose newest materialization is not of this run.
-
-    Its tags stay: they hold the data versions of the asset and of what it was made from.
-    """
-    repeated = []
-    for key, entry in instance.get_latest_materialization_events(list(keys)).items():
-        last = entry.asset_materialization if entry and entry.run_id != run_id else None
-        position = _materialized_position(last)
-        if last and position:
-            metadata = {**position_metadata(position), NOTHING_NEW: True}
-            repeated.append(dg.AssetMaterialization(key, metadata=metadata, tags=last.tags))
-    return repeated
-
-
 def version_tag(version: str) -> dict[str, str]:
     """Tag that gives a materialization that is logged, not yielded, its data version."""
     return {DATA_VERSION: version}

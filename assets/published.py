@@ -76,7 +76,6 @@ def publish_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
         # Stopped tables fail the step last, when everything else is published.
         stopped = [entry for entry in entries if entry.state == "stopped"]
         if stopped:
-            restate(context, lineage, stopped)
             fail(context, stopped)
 
     return publish
@@ -88,24 +87,6 @@ def _log_checks(context: dg.OpExecutionContext, pipeline: Pipeline, lineage: Lin
         results = list(known_by_runs(pipeline, lineage))
     for result in results:
         log_check(context, result)
-
-
-def restate(context: dg.OpExecutionContext, lineage: Lineage, stopped: "Sequence[Entry]") -> None:
-    """Repeat the checkpoints of assets for which the run had nothing new.
-
-    In a run that fails, Dagster shows every asset as failed that was not materialized, and these did not fail.
-    """
-    by_name = {entry.name: entry for entry in stopped}
-    silver = [asset.key for asset in lineage.silver if not by_name.keys() & asset.origins]
-    downstream = [
-        asset.key
-        for asset in lineage.downstream
-        if not any(by_name[name].is_stopped_in(asset.name) for name in asset.origins if name in by_name)
-    ]
-    going = [lineage.bronze, *silver, *downstream]
-    selected = [key for key in going if key in context.selected_asset_keys]
-    for materialization in checkpoint.earlier_materializations(context.instance, selected, context.run_id):
-        context.log_event(materialization)
 
 
 def fail(context: dg.OpExecutionContext, stopped: "Sequence[Entry]") -> None:
