@@ -8,7 +8,7 @@ import json
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import dagster as dg
@@ -19,6 +19,8 @@ from spark_jobs.errors import ConfigError, StratalogError
 _INTERVAL = 60
 _TIMEOUT = 10
 _FAILED = dg.AssetCheckEvaluation
+_ASKED_OF_SERVER = ("retention", "lag")
+"""Conditions of a source that only its server can tell the end of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,8 @@ def alert_sensor(jobs: Jobs, checks: Sequence[dg.AssetCheckKey], notify: Notify 
     def sensor(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         # A condition is told of when it begins, and when it is over.
         before: dict[str, str] = json.loads(context.cursor or "{}")
-        now = {f"{alert.kind} {alert.subject}": alert for alert in conditions(context.instance, jobs, checks)}
+        found = conditions(context.instance, jobs, checks, before)
+        now = {f"{alert.kind} {alert.subject}": alert for alert in found}
         raised = [alert for name, alert in now.items() if name not in before]
         ended = [_over(name, before[name]) for name in before.keys() - now.keys()]
         for alert in raised + ended:
@@ -77,20 +80,30 @@ def _over(name: str, text: str) -> Alert:
     return Alert(kind, subject, text, is_over=True)
 
 
-def conditions(instance: dg.DagsterInstance, jobs: Jobs, checks: Sequence[dg.AssetCheckKey]) -> Iterator[Alert]:
-    """Conditions that are not well now: alarms of each source, and checks whose last result is a failure."""
+def conditions(
+    instance: dg.DagsterInstance, jobs: Jobs, checks: Sequence[dg.AssetCheckKey], before: Mapping[str, str]
+) -> Iterator[Alert]:
+    """Conditions that are not well now: alarms of each source, and checks whose last result is a failure.
+
+    before: the texts of those that were told, by kind and subject. One that cannot be measured now is not over.
+    """
     from spark_jobs.lake.layout import lake_of
-    from spark_jobs.operations.observation.alarms import alarms
+    from spark_jobs.operations.observation.alarms import KINDS, alarms
     from spark_jobs.operations.observation.status import status
 
     # Sources first: what they say explains most failing checks.
     pipeline = jobs.catalog.pipeline
     for lineage in jobs.graph:
+        source = lineage.source
         try:
-            for alarm in alarms(pipeline, status(pipeline, lake_of(pipeline), lineage.source)):
-                yield Alert(alarm.kind, lineage.source, alarm.message)
+            measured = status(pipeline, lake_of(pipeline), source)
+            unmeasured: Sequence[str] = _ASKED_OF_SERVER if measured.error else ()
+            raised = [Alert(alarm.kind, source, alarm.message) for alarm in alarms(pipeline, measured)]
         except StratalogError as error:
-            yield Alert("unreachable", lineage.source, str(error))
+            unmeasured, raised = KINDS, [Alert("unreachable", source, str(error))]
+        earlier = ((kind, before.get(f"{kind} {source}")) for kind in unmeasured)
+        yield from (Alert(kind, source, text) for kind, text in earlier if text)
+        yield from raised
     for key in checks:
         record = instance.get_latest_asset_check_evaluation_record(key)
         event = record.event.dagster_event if record and record.event else None

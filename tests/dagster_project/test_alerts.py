@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ import pytest
 from assets.adoption import adopt
 from dagster_project.alerts import Alert, webhook
 from dagster_project.build import build_defs
-from spark_jobs.errors import ConfigError, StratalogError
+from spark_jobs.errors import ConfigError, LakeError, StratalogError
+from spark_jobs.operations.observation import status as observation
+from spark_jobs.operations.observation.status import SourceStatus
 from tests.lakes.recorded_lake import STOPPED, lineage_of, recorded
 
 pytestmark = pytest.mark.dagster
@@ -44,6 +47,54 @@ def test_an_alert_is_told_once_and_its_end_too(tmp_path: Path) -> None:
         (tmp_path / "unmounted").rename(tmp_path / "binlogs")
         tick(defs, instance, second.cursor)
         assert [(alert.kind, alert.is_over, str(alert)[:9]) for alert in alerts] == [("unreachable", True, "Resolved:")]
+
+
+def test_a_lake_that_cannot_be_read_resolves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alerts: list[Alert] = []
+
+    def fail(*_: object) -> SourceStatus:
+        raise LakeError("published: the store does not answer")
+
+    with recorded(tmp_path) as (pipeline, instance):
+        defs = build_defs(pipeline, on_alert=alerts.append)
+        first = tick(defs, instance)
+        assert ("stopped", "shop") in {(alert.kind, alert.subject) for alert in alerts}
+        alerts.clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(observation, "status", fail)
+            second = tick(defs, instance, first.cursor)
+        assert [(alert.kind, alert.is_over) for alert in alerts] == [("unreachable", False)]
+        alerts.clear()
+        tick(defs, instance, second.cursor)
+        assert [(alert.kind, alert.is_over) for alert in alerts] == [("unreachable", True)]
+
+
+def test_a_server_that_is_away_resolves_neither_lag_nor_margin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alerts: list[Alert] = []
+    measure = observation.status
+
+    def behind(*given: Any) -> SourceStatus:
+        return replace(measure(*given), lag_seconds=7200.0, warning="little log is left")
+
+    with recorded(tmp_path, "max_lag: 1h\n") as (pipeline, instance):
+        defs = build_defs(pipeline, on_alert=alerts.append)
+        with monkeypatch.context() as patched:
+            patched.setattr(observation, "status", behind)
+            first = tick(defs, instance)
+        assert {"lag", "retention"} <= {alert.kind for alert in alerts}
+        alerts.clear()
+        (tmp_path / "binlogs").rename(tmp_path / "unmounted")
+        second = tick(defs, instance, first.cursor)
+        assert [(alert.kind, alert.is_over) for alert in alerts] == [("unreachable", False)]
+        # They are over once the server answers that they are.
+        alerts.clear()
+        (tmp_path / "unmounted").rename(tmp_path / "binlogs")
+        tick(defs, instance, second.cursor)
+        assert {(alert.kind, alert.is_over) for alert in alerts} == {
+            ("unreachable", True),
+            ("lag", True),
+            ("retention", True),
+        }
 
 
 def test_a_function_that_fails_is_called_again(tmp_path: Path) -> None:
