@@ -52,6 +52,7 @@ from spark_jobs.config.values import (
     owner_text,
     pattern_text,
     regex_text,
+    remote_text,
     source_pattern,
     start_text,
     table_pattern,
@@ -312,7 +313,7 @@ class Spark(Model):
 
     master: str = "local[*]"
     """A master's address; ``local[*]`` is this process."""
-    remote: str | None = None
+    remote: Annotated[str, AfterValidator(remote_text)] | None = None
     """A Spark Connect address, like ``sc://spark.internal:15002``, in place of ``master``."""
     archive: str | None = None
     """Archive of ``stratalog package``, for executors that do not have this environment: with ``remote``, or a

@@ -24,6 +24,11 @@ from spark_jobs.log.location import parse_location, parse_start
 
 VARIABLE = re.compile(r"\$\{(\w+)\}")
 SOURCE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SPARK_CONNECT = re.compile(
+    r"sc://(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(:[0-9]{1,5})?(/(;|(;[^\s=;/?#]+=[^\s=;/?#]*)+)?)?", re.ASCII
+)
+"""Addresses that PySpark reads as they are meant: it leaves out what comes after ? and #, and its errors about options
+have them whole."""
 
 
 def start_text(text: str) -> str:
@@ -130,6 +135,16 @@ def at_least_a_second(value: timedelta) -> timedelta:
     if value < timedelta(seconds=1):
         raise ValueError("must be longer; remove the key where nothing is to stay")
     return value
+
+
+def remote_text(text: str) -> str:
+    """The address of a Spark Connect server, or none. Raises ValueError without the text, which may have a token."""
+    if text and not _SPARK_CONNECT.fullmatch(text):
+        raise ValueError(
+            "must be like sc://host:15002, with options after /; as sc://host:15002/;token=…;use_ssl=true, where %2F "
+            "stands for a / in a value, %3B for ; and %3D for = (stratalog docs clusters/connect)"
+        )
+    return text
 
 
 _NO_PATH = re.compile(r"[\x00\ud800-\udfff]")

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
 
+from spark_jobs.config.values import remote_text
 from spark_jobs.errors import ConfigError, JvmEnded, StratalogError
 from spark_jobs.text.disclosure import foreign
 
@@ -43,6 +44,7 @@ _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Logger by which PySpark logs errors as JSON on standard error, with the server's trace and the statement's
 literals."""
 _DETAILS = re.compile(r'^\s*details = "(.*?)"?$', re.MULTILINE)
+_HOST = re.compile(r"\w+://(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(:\d+)?(?=[/;?#]|$)")
 _LOST = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
 _FORGOTTEN = re.compile(r"INVALID_HANDLE\.SESSION_|INVALID_HANDLE\.OPERATION_NOT_FOUND|NO_ACTIVE_SESSION")
 _ENDED = (
@@ -280,8 +282,9 @@ def _status(error: Exception) -> str:
 
 
 def _address(remote: str) -> str:
-    """An address for messages: without the token that may follow it."""
-    return remote.split("/;", 1)[0].rstrip("/")
+    """An address for messages: its host and port, without the token that may follow or a password before."""
+    shown = _HOST.match(remote)
+    return shown[0] if shown else "an address that cannot be shown"
 
 
 @contextmanager
@@ -319,6 +322,10 @@ def _errors_of_pyspark() -> type[Exception]:
 def _first(remote: str) -> "SparkSession":
     from pyspark.sql import SparkSession
 
+    try:
+        remote_text(remote)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
     _prepare_process()
     session = SparkSession.builder.remote(remote).getOrCreate()
     _prepare(_client(session), _FIRST)

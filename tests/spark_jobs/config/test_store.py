@@ -118,6 +118,14 @@ def test_what_is_wrong_is_named(
     assert problem in str(refused.value)
 
 
+@pytest.mark.parametrize("scheme", ["s3a", "s3", "gs", "abfss"])
+def test_keys_in_the_address_of_a_lake_are_not_shown(tmp_path: Path, scheme: str) -> None:
+    address = f"{scheme}://AKIAKEY:s3cret@bucket/prefix"
+    with pytest.raises(ConfigError, match=r"lake: must name a (bucket|container)") as refused:
+        from_keys({"lake": "${LAKE}"} | SOURCES, tmp_path / "pipeline.yaml", {"LAKE": address})
+    assert not any(secret in str(refused.value) for secret in ("AKIAKEY", "s3cret"))
+
+
 @pytest.mark.parametrize(
     "store, path_style", [({}, False), ({"endpoint": "http://h"}, True), ({"path_style": True}, True)]
 )

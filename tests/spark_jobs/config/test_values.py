@@ -40,6 +40,48 @@ def test_the_server_s_own_time_zone_is_one_that_is_known(tmp_path: Path, zone: s
     assert pipeline.sources["shop"].system_time_zone == "Europe/Berlin"
 
 
+@pytest.mark.parametrize(
+    "remote",
+    [
+        "sc://host",
+        "sc://host:15002",
+        "sc://10.0.0.7:15002/",
+        "sc://[::1]:15002/;",
+        "sc://adb-1.azuredatabricks.net:443/;token=dapi-1;x-databricks-cluster-id=0-1-x",
+        "sc://host/;token=YWJj%2FZGVm%3D;use_ssl=true",
+    ],
+)
+def test_addresses_of_spark_connect(tmp_path: Path, remote: str) -> None:
+    keys = {"lake": "x", "sources": {"shop": {"files": "logs"}}, "spark": {"remote": "${REMOTE}"}}
+    assert from_keys(keys, tmp_path / "pipeline.yaml", {"REMOTE": remote}).spark.remote == remote
+
+
+@pytest.mark.parametrize(
+    "remote",
+    [
+        "spark://host:7077",
+        "host:15002",
+        "sc://",
+        "sc://host:port",
+        "sc://host/path",
+        "sc://user:s3cret@host:15002",
+        "sc://host:15002;token=s3cret",
+        "sc://host:15002/?token=s3cret",
+        "sc://host:15002/#s3cret",
+        "sc://host/;s3cret",
+        "sc://host/;token=s3cret;",
+        "sc://host/;token=s3cret==",
+        "sc://host/;token=s3/cret",
+    ],
+)
+def test_what_is_no_address_of_spark_connect_is_not_shown(tmp_path: Path, remote: str) -> None:
+    """PySpark's own errors have the whole option, which may be the token."""
+    (problem,) = problems(tmp_path, f"{LEAST}spark: {{remote: '${{REMOTE}}'}}\n", REMOTE=remote).items()
+    assert problem[0] == "spark.remote"
+    assert problem[1].startswith("must be like sc://host:15002, ")
+    assert "s3" not in problem[1]
+
+
 @pytest.mark.parametrize("value, at", [("s.sql", None), ({"file": "s.sql", "at": "b.000001:4"}, "b.000001:4")])
 def test_a_schema_dump_is_a_file_or_a_file_and_a_place(tmp_path: Path, value: Any, at: str | None) -> None:
     keys = {"lake": "x", "sources": {"shop": {"files": "logs", "schema_dump": value}}}
