@@ -5,7 +5,7 @@ Put here: which assets a job takes in, and its tags. Not here: when it runs (sen
 Checks are left out: a run that has them in its plan blanks the results of those that it has nothing to say about.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -31,6 +31,12 @@ VERIFY = "verify"
 AUDIT = "audit"
 BACKFILL = "backfill_range"
 TABLE_AT = "table_at"
+
+# run_monitoring cannot tell a run whose host died from one that works, and ends both after its limit of hours.
+_NO_LIMIT = {dg.MAX_RUNTIME_SECONDS_TAG: "0"}
+"""Tag of runs that are in no pool and keep nothing else from running."""
+_A_DAY = {dg.MAX_RUNTIME_SECONDS_TAG: "86400"}
+"""Tag of runs that may take long in their source's pool, in which runs of the source wait for them."""
 
 
 class Jobs:
@@ -81,12 +87,15 @@ class Jobs:
         )
 
     def load(self, lineage: Lineage) -> dg.JobDefinition:
-        """The tables of one source that are older than its log; for sources that are servers."""
+        """The tables of one source that are older than its log; for sources that are servers.
+
+        Without the source's tag, of which the queue starts one run at a time: runs of the source continue meanwhile.
+        """
         description = (
             f"Initial load: reads the rows of {lineage.source} from before its log. tables: names or patterns; none "
             "means all tables that are not complete."
         )
-        return self._table_job("load", load_step(self._pipeline, lineage), lineage, description)
+        return self._table_job("load", load_step(self._pipeline, lineage), lineage, description, _NO_LIMIT)
 
     def mend(self, lineage: Lineage) -> dg.JobDefinition:
         """The rows of one source that are not its server's; for sources that are servers."""
@@ -94,16 +103,19 @@ class Jobs:
             f"Puts the rows of {lineage.source} in the place of those that differ. Without apply: true it only says "
             "which."
         )
-        return self._table_job("mend", mend_step(self._pipeline, lineage), lineage, description)
+        tags = {SOURCE_TAG: lineage.source} | _A_DAY
+        return self._table_job("mend", mend_step(self._pipeline, lineage), lineage, description, tags)
 
-    def _table_job(self, verb: str, op: dg.OpDefinition, lineage: Lineage, description: str) -> dg.JobDefinition:
+    def _table_job(
+        self, verb: str, op: dg.OpDefinition, lineage: Lineage, description: str, tags: Mapping[str, str]
+    ) -> dg.JobDefinition:
         """A job of one step, whose configuration names tables of a source."""
         name = f"{verb}_{lineage.source}"
         step = op.alias(name)
 
         @dg.job(
             name=self.name(f"{name}_tables"),
-            tags={SOURCE_TAG: lineage.source},
+            tags=tags,
             config=form_of(op, name),
             description=description,
             executor_def=self._executor,
@@ -128,6 +140,7 @@ class Jobs:
 
         @dg.job(
             name=self.name(MAINTENANCE),
+            tags=_A_DAY,
             description="Removes log that retention allows, rewrites small files, removes unneeded files.",
             executor_def=self._executor,
         )
@@ -142,6 +155,7 @@ class Jobs:
         keys = [key for lineage in self.graph for key in check_keys(self._pipeline, lineage)]
         return dg.define_asset_job(
             self.name(VERIFY),
+            tags=_A_DAY,
             selection=dg.AssetSelection.checks(*keys),
             description="Compares downstream tables with the rows of their servers, while writes continue.",
             executor_def=self._executor,
@@ -159,6 +173,7 @@ class Jobs:
 
         @dg.job(
             name=self.name(BACKFILL),
+            tags=_A_DAY,
             config=form_of(form, FORM),
             description="Replays a range of a source's log through silver and downstream, for all tables or some.",
             executor_def=self._executor,
@@ -178,6 +193,7 @@ class Jobs:
 
         @dg.job(
             name=self.name(TABLE_AT),
+            tags=_NO_LIMIT,
             config=form_of(form, STEP),
             description="Writes tables as they were at a position, GTID set or time to a folder outside of the lake.",
             executor_def=self._executor,
