@@ -19,11 +19,17 @@ TIMES = {
     "sync_every_5_minutes": ("*/5 * * * *", "Every five minutes, all sources; not while a run is unfinished."),
     "sync_daily": ("0 3 * * *", "At three in the morning, UTC, all sources."),
 }
-MAINTENANCE_TIME = ("30 4 * * *", "At half past four in the morning, UTC; not while a run is unfinished.")
-AUDIT_TIME = ("0 * * * *", "Every hour, the cheap checks of all sources; not while a run is unfinished.")
+MAINTENANCE_TIME = (
+    "30 4 * * *",
+    "At half past four in the morning, UTC; not while an earlier run of it is unfinished.",
+)
+AUDIT_TIME = (
+    "0 * * * *",
+    "Every hour, the cheap checks of all sources; not while an earlier run of them is unfinished.",
+)
 VERIFY_TIME = (
     "30 5 * * 0",
-    "On Sundays at half past five in the morning, UTC; not while a run is unfinished.",
+    "On Sundays at half past five in the morning, UTC; not while an earlier run of it is unfinished.",
 )
 
 
@@ -37,13 +43,16 @@ def schedules(jobs: Jobs, job: "AnyJob", running: str = "") -> list[dg.ScheduleD
 
 
 def maintenance_schedule(jobs: Jobs, job: "AnyJob") -> dg.ScheduleDefinition:
-    """Daily schedule of maintenance, off until it is switched on."""
-    return _schedule(jobs.name("maintenance_daily"), MAINTENANCE_TIME, [*jobs.syncing(), jobs.name(MAINTENANCE)], job)
+    """Daily schedule of maintenance, off until it is switched on.
+
+    It waits for no run but its own: its steps wait in their sources' pools, where a tick would wait a day.
+    """
+    return _schedule(jobs.name("maintenance_daily"), MAINTENANCE_TIME, [jobs.name(MAINTENANCE)], job)
 
 
 def verify_schedule(jobs: Jobs, job: "AnyJob") -> dg.ScheduleDefinition:
-    """Weekly schedule of verify, off until it is switched on."""
-    return _schedule(jobs.name("verify_weekly"), VERIFY_TIME, [*jobs.syncing(), jobs.name(VERIFY)], job)
+    """Weekly schedule of verify, off until it is switched on; it waits for no run but its own, as maintenance does."""
+    return _schedule(jobs.name("verify_weekly"), VERIFY_TIME, [jobs.name(VERIFY)], job)
 
 
 def audit_schedule(jobs: Jobs, job: "AnyJob") -> dg.ScheduleDefinition:

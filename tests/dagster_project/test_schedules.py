@@ -6,7 +6,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from dagster_project.build import build_defs
 from dagster_project.schedules import TIMES
+from spark_jobs.config.loader import from_keys
 from tests.lakes.code_location import CodeLocation, location
 
 pytestmark = pytest.mark.dagster
@@ -36,8 +38,23 @@ def test_maintenance_has_a_schedule_of_its_own_off_at_first(shop: CodeLocation) 
     schedule = shop.defs().resolve_schedule_def("maintenance_daily")
     assert (schedule.default_status, schedule.job_name) == (dg.DefaultScheduleStatus.STOPPED, "maintenance")
     assert tick(shop, "maintenance_daily") == 1
-    run = shop.instance.create_run_for_job(shop.defs().resolve_job_def("sync_shop"))
-    assert tick(shop, "maintenance_daily") == f"run {run.run_id} of sync_shop is not_started"
+    # A run of sync is asked for at the same minute; maintenance waits for it in its source's pool, not a day.
+    shop.instance.create_run_for_job(shop.defs().resolve_job_def("sync"))
+    shop.instance.create_run_for_job(shop.defs().resolve_job_def("sync_shop"))
+    assert tick(shop, "maintenance_daily") == 1
+    run = shop.instance.create_run_for_job(shop.defs().resolve_job_def("maintenance"))
+    assert tick(shop, "maintenance_daily") == f"run {run.run_id} of maintenance is not_started"
+
+
+def test_verify_waits_for_no_run_but_its_own(tmp_path: Path, shop: CodeLocation) -> None:
+    keys = {"lake": "./lake", "sources": {"shop": {"mysql": {"user": "repl"}}}, "verify": True}
+    defs = build_defs(from_keys(keys, tmp_path / "pipeline.yaml", {}), tables=[("shop", "shop", "orders")])
+    schedule = defs.resolve_schedule_def("verify_weekly")
+    with dg.build_schedule_context(instance=shop.instance) as context:
+        shop.instance.create_run_for_job(defs.resolve_job_def("sync"))
+        assert len(schedule.evaluate_tick(context).run_requests or []) == 1
+        run = shop.instance.create_run_for_job(defs.resolve_job_def("verify"))
+        assert schedule.evaluate_tick(context).skip_message == f"run {run.run_id} of verify is not_started"
 
 
 @pytest.mark.parametrize("job", ["sync", "sync_shop"])
