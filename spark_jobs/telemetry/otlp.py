@@ -62,7 +62,7 @@ def send(root: Span, families: "Callable[[], Iterable[Metric]]") -> None:
         return
     # The exporters log each attempt; the user gets one line.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
-    timeout = float(os.environ.get(_TIMEOUT[0]) or _TIMEOUT[1])
+    timeout = _timeout()
     try:
         resource = _resource()
         is_sent = OTLPSpanExporter(timeout=timeout).export(_spans(root, resource)) is SpanExportResult.SUCCESS
@@ -75,6 +75,17 @@ def send(root: Span, families: "Callable[[], Iterable[Metric]]") -> None:
     if problem:
         path = origin_of(next(os.environ[name] for name in _SIGNALS if os.environ.get(name)))
         log.warning("telemetry was not sent to %s (%s): %s; the run is not affected", path, ENDPOINT, problem)
+
+
+def _timeout() -> float:
+    """Seconds that a collector has to answer."""
+    name, default = _TIMEOUT
+    text = os.environ.get(name) or str(default)
+    try:
+        return float(text)
+    except ValueError:
+        log.warning("%s is %s, and no number of seconds; telemetry is sent with %g", name, text, default)
+        return default
 
 
 def _resource() -> "Resource":

@@ -90,6 +90,20 @@ def test_a_collector_that_is_away_is_one_warning(
     assert "secret" not in caplog.text
 
 
+@pytest.mark.parametrize("timeout", ["5s", "10000ms"])
+def test_a_timeout_that_is_no_number_is_a_warning(
+    timeout: str, run: Span, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with receiver() as received:
+        monkeypatch.setenv(otlp.ENDPOINT, received.url)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", timeout)
+        otlp.send(run, families)
+    assert received.metrics
+    assert [record.message for record in caplog.records] == [
+        f"OTEL_EXPORTER_OTLP_TIMEOUT is {timeout}, and no number of seconds; telemetry is sent with 5"
+    ]
+
+
 def test_what_is_measured_may_fail(
     run: Span, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
