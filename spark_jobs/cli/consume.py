@@ -179,7 +179,7 @@ def subscriptions(  # noqa: PLR0913 - options
         return
     if not group or (location and remove):
         raise click.UsageError("name one group by --group, and either --move or --remove")
-    _move_group(pipeline, single_source(pipeline, source), group, location, yes=yes)
+    _move_group(pipeline, single_source(pipeline, source), group, location, yes=yes, as_json=as_json)
 
 
 def _list(pipeline: Pipeline, names: list[str], *, as_json: bool) -> None:
@@ -201,17 +201,24 @@ def _list(pipeline: Pipeline, names: list[str], *, as_json: bool) -> None:
         echo("no consumer groups")
 
 
-def _move_group(pipeline: Pipeline, name: str, group: str, location: str | None, *, yes: bool) -> None:
+def _move_group(pipeline: Pipeline, name: str, group: str, location: str | None, *, yes: bool, as_json: bool) -> None:
     """Move a group, or remove it where no location is named."""
     from spark_jobs.lake.layout import lake_of
     from spark_jobs.subscriptions.changes import move_group, remove_group
 
     lake = lake_of(pipeline)
     if location is None:
-        position = remove_group(lake, name, group, is_done=yes)
-        echo(f"{name}: group {group}, at {position}, {'is' if yes else 'would be'} removed")
+        before, after = remove_group(lake, name, group, is_done=yes), None
+        text = f"{name}: group {group}, at {before}, {'is' if yes else 'would be'} removed"
     else:
         before, after = move_group(lake, name, group, location, is_done=yes)
-        echo(f"{name}: group {group} {'moved' if yes else 'would move'} from {before} to {after}")
+        text = f"{name}: group {group} {'moved' if yes else 'would move'} from {before} to {after}"
+    # For scripts where the group was and is, for people a sentence.
+    if as_json:
+        echo_json(
+            {"source": name, "group": group, "before": str(before), "after": after and str(after), "changed": yes}
+        )
+    else:
+        echo(text)
     if not yes:
         echo("nothing is changed yet; give --yes", err=True)

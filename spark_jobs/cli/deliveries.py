@@ -52,7 +52,7 @@ def deliver(path: Path, to: str | None, tables: tuple[str, ...], *, reloads: boo
     if reloads:
         if only is None or len(names) > 1:
             raise click.UsageError("--reload needs --table, and --to where there are several deliveries")
-        _reload(pipeline, names[0], only, yes=yes)
+        _reload(pipeline, names[0], only, yes=yes, as_json=as_json)
     elif yes:
         raise click.UsageError("--yes is for --reload")
     if not reloads or yes:
@@ -135,13 +135,14 @@ def _print_outcome(outcome: "DeliveryOutcome") -> None:
         echo(f"delivery {outcome.delivery}: {table.table}: {table.rows:,} rows, up to {table.position}")
 
 
-def _reload(pipeline: Pipeline, name: str, only: Scope, *, yes: bool) -> None:
+def _reload(pipeline: Pipeline, name: str, only: Scope, *, yes: bool, as_json: bool) -> None:
+    """Empty the target's tables, or say which: on standard error where standard output is JSON."""
     from spark_jobs.delivery.deliver import chosen_tables, reload_tables
     from spark_jobs.lake.layout import lake_of
 
     tables = chosen_tables(pipeline, lake_of(pipeline), name, only)
     for table in tables:
-        echo(f"delivery {name}: {table}: {'empties' if yes else 'would empty'} the target's table")
+        echo(f"delivery {name}: {table}: {'empties' if yes else 'would empty'} the target's table", err=as_json)
     if yes:
         reload_tables(pipeline, name, tables)
     else:

@@ -41,19 +41,27 @@ def session(action: str, name: str | None, *, force: bool, as_json: bool) -> Non
         _show(listed, as_json=as_json)
         return
     # One that is not stopped does not save the others.
-    refused = False
-    for item in listed:
-        try:
-            stop(item, force=force)
-        except StratalogError as error:
-            ERRORS.print(str(error), style="red", markup=False, highlight=False)
-            refused = True
-        else:
-            echo(f"session {item.name}: stopped")
-    if not listed:
+    ended = [_is_stopped(item, force=force, as_json=as_json) for item in listed]
+    if not listed and not as_json:
         echo("no session runs")
-    if refused:
+    if not all(ended):
         sys.exit(StratalogError.exit_status)
+
+
+def _is_stopped(item: StandingSession, *, force: bool, as_json: bool) -> bool:
+    """Stop a session, and say so; False where it is not stopped."""
+    try:
+        stop(item, force=force)
+        refusal = None
+    except StratalogError as error:
+        refusal = str(error)
+    if as_json:
+        echo_json(item.as_json() | {"stopped": refusal is None})
+    elif refusal is None:
+        echo(f"session {item.name}: stopped")
+    if refusal is not None:
+        ERRORS.print(refusal, style="red", markup=False, highlight=False)
+    return refusal is None
 
 
 def _show(listed: list[StandingSession], *, as_json: bool) -> None:

@@ -52,6 +52,22 @@ def test_groups_are_listed_moved_and_removed(stratalog: Stratalog, shop: Shop) -
     assert (missing.status, "shop has no group 'x'; it has none" in missing.err) == (2, True)
 
 
+def test_a_group_that_is_moved_or_removed_as_json(stratalog: Stratalog, shop: Shop) -> None:
+    stratalog("consume", "-c", shop.path, "--group", "g")
+    arguments = ("subscriptions", "-c", shop.path, "--group", "g", "--json")
+    moved = {"source": "shop", "group": "g", "before": "b.000001:1037", "after": "b.000001:4"}
+    asked = stratalog(*arguments, "--move", "earliest")
+    assert (json.loads(asked.out), "nothing is changed yet" in asked.err) == (moved | {"changed": False}, True)
+    assert json.loads(stratalog(*arguments, "--move", "earliest", "--yes").out) == moved | {"changed": True}
+    assert json.loads(stratalog(*arguments, "--remove", "--yes").out) == {
+        "source": "shop",
+        "group": "g",
+        "before": "b.000001:4",
+        "after": None,
+        "changed": True,
+    }
+
+
 def test_status_shows_groups(stratalog: Stratalog, shop: Shop) -> None:
     stratalog("consume", "-c", shop.path, "--group", "g", "--max", 1)
     status = json.loads(stratalog("status", "-c", shop.path, "--json").out)["sources"]["shop"]

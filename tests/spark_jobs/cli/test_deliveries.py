@@ -1,9 +1,12 @@
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from spark_jobs.delivery import deliver as delivery
+from spark_jobs.delivery.deliver import DeliveryOutcome
 from tests.fix_cli import Stratalog
 from tests.lakes.delivered import Copy
 
@@ -29,6 +32,25 @@ def test_wrong_use(stratalog: Stratalog, pipeline_file: Path, arguments: tuple[s
     output = stratalog("deliver", "-c", pipeline_file, *arguments)
     assert output.status == 2
     assert message in output.err
+
+
+def test_a_reload_as_json_prints_json_alone(
+    stratalog: Stratalog, pipeline_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pipeline_file.open("a") as file:
+        file.write("deliveries: {replica: {mysql: {host: 127.0.0.1, port: 1, user: w}}}\n")
+    reloaded: list[str] = []
+    monkeypatch.setattr(delivery, "chosen_tables", lambda *_: ["shop.orders"])
+    monkeypatch.setattr(delivery, "reload_tables", lambda *given: reloaded.extend(given[2]))
+    monkeypatch.setattr(delivery, "deliver", lambda *_: DeliveryOutcome("replica"))
+    arguments = ("deliver", "-c", pipeline_file, "--reload", "--table", "shop.orders", "--json")
+    asked = stratalog(*arguments)
+    assert (asked.status, asked.out, reloaded) == (0, "", [])
+    assert "delivery replica: shop.orders: would empty the target's table\n" in asked.err
+    done = stratalog(*arguments, "--yes")
+    assert json.loads(done.out) == {"delivery": "replica", "tables": [], "stopped": {}, "codes": {}}
+    assert "delivery replica: shop.orders: empties the target's table\n" in done.err
+    assert reloaded == ["shop.orders"]
 
 
 @pytest.mark.thorough

@@ -10,6 +10,7 @@ def test_without_a_session_it_says_so(stratalog: Stratalog, wish: Wishes) -> Non
     for words in ([], ["stop"]):
         ran = stratalog("session", *words)
         assert (ran.status, ran.out, ran.err) == (0, "no session runs\n", "")
+    assert stratalog("session", "stop", "--json").out == ""
     assert (stratalog("session", "--json").out, stratalog("session", "--name", "ab").status) == ("", 1)
 
 
@@ -27,9 +28,17 @@ def test_it_shows_and_stops(stratalog: Stratalog, wish: Wishes) -> None:
     ran = stratalog("session", "stop")
     assert (ran.status, ran.out) == (1, "")
     assert "stop it with --force" in ran.err.replace("\n", " ")
+    refused = stratalog("session", "stop", "--json")
+    assert (refused.status, json.loads(refused.out)["stopped"]) == (1, False)
     ran = stratalog("session", "stop", "--name", listed["name"], "--force")
     assert (ran.status, ran.out) == (0, f"session {listed['name']}: stopped\n")
     assert stratalog("session").out == "no session runs\n"
+
+
+def test_a_session_that_is_stopped_as_json(stratalog: Stratalog, wish: Wishes) -> None:
+    attachment = attach(wish())
+    ended = json.loads(stratalog("session", "stop", "--force", "--json").out)
+    assert (ended["address"], ended["stopped"]) == (f"127.0.0.1:{attachment.port}", True)
 
 
 def test_force_without_stop_is_wrong_use(stratalog: Stratalog, wish: Wishes) -> None:
