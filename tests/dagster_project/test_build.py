@@ -1,6 +1,7 @@
 """The code location as a function of the configuration."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import dagster as dg
@@ -38,6 +39,20 @@ def test_it_loads_without_a_lake_and_without_the_source(tmp_path: Path, monkeypa
     dg.Definitions.validate_loadable(defs)
     tables = {"silver/shop/shop/orders", "downstream/shop/orders"}
     assert keys(defs) == tables | OF_A_SOURCE
+
+
+def loadable(tmp_path: Path, sources: Sequence[str], deliveries: Sequence[str] = ()) -> None:
+    """Loads the code location of servers of these names, each with a table, as Dagster's server does."""
+    servers = {name: {"mysql": {"user": "repl"}} for name in sources}
+    targets = {name: {"mysql": {"user": "writer"}} for name in deliveries}
+    content = {"lake": "./lake", "verify": True, "sources": servers, "deliveries": targets}
+    pipeline = from_keys(content, tmp_path / "pipeline.yaml", {})
+    tables = [(name, f"of_{name}", "orders") for name in sources]
+    dg.Definitions.validate_loadable(build_defs(pipeline, tables=tables))
+
+
+def test_deliveries_are_loaded_beside_their_jobs(tmp_path: Path) -> None:
+    loadable(tmp_path, ["shop"], ["replica", "shop"])
 
 
 def test_tables_come_from_the_list_and_the_configuration(tmp_path: Path) -> None:
