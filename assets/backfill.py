@@ -89,7 +89,7 @@ def backfill_asset(pipeline: Pipeline, lineage: Lineage) -> dg.AssetsDefinition:
     spec = catalog.spec(AssetOf("backfill", source))
 
     @dg.multi_asset(
-        name=catalog.name(f"backfill_{source}"),
+        name=catalog.name(f"replay_{source}"),  # backfill_range is a job
         specs=[spec.replace_attributes(deps=[lineage.bronze])],
         partitions_def=file_partitions(lineage),
         backfill_policy=dg.BackfillPolicy.single_run(),

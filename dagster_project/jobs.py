@@ -109,7 +109,11 @@ class Jobs:
     def _table_job(
         self, verb: str, op: dg.OpDefinition, lineage: Lineage, description: str, tags: Mapping[str, str]
     ) -> dg.JobDefinition:
-        """A job of one step, whose configuration names tables of a source."""
+        """A job of one step, whose configuration names tables of a source.
+
+        The step is called by the verb in its run alone: a code location has each name once, and a source may be called
+        as another one's job is, ``shop_tables``.
+        """
         name = f"{verb}_{lineage.source}"
         step = op.alias(name)
 

@@ -70,7 +70,7 @@ def range_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
     source, catalog = lineage.source, lineage.catalog
 
     @dg.op(
-        name=catalog.name(f"backfill_{source}_range"),
+        name=catalog.name(f"range_of_{source}"),
         description=f"Replays a range of {source} through silver and downstream. Missing log is fetched into bronze "
         "first.",
         ins={"checked": dg.In(dg.Nothing)},

@@ -53,7 +53,7 @@ def load_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
     source, catalog = lineage.source, lineage.catalog
 
     @dg.op(
-        name=catalog.name(f"load_{source}"),
+        name=catalog.name(f"read_rows_of_{source}"),
         description=f"Reads tables of {source} that are older than its log by their keys, without locks, or in one "
         "snapshot, and completes them downstream. An interrupted load resumes.",
         required_resource_keys={catalog.spark},

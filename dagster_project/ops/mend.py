@@ -48,7 +48,7 @@ def mend_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
     source, catalog = lineage.source, lineage.catalog
 
     @dg.op(
-        name=catalog.name(f"mend_{source}"),
+        name=catalog.name(f"replace_rows_of_{source}"),
         description=f"Compares tables of {source} with the server's, and reads the rows that differ from there.",
         required_resource_keys={catalog.spark},
         out=dg.Out(dg.Nothing),

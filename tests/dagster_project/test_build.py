@@ -55,6 +55,13 @@ def test_deliveries_are_loaded_beside_their_jobs(tmp_path: Path) -> None:
     loadable(tmp_path, ["shop"], ["replica", "shop"])
 
 
+@pytest.mark.parametrize(
+    "sources", [("shop", "shop_range"), ("range",), ("shop", "shop_tables"), ("x_tables", "of_x", "x"), ("daily", "of")]
+)
+def test_it_loads_whatever_sources_are_called(tmp_path: Path, sources: tuple[str, ...]) -> None:
+    loadable(tmp_path, sources, sources)
+
+
 def test_tables_come_from_the_list_and_the_configuration(tmp_path: Path) -> None:
     with location(tmp_path, tables=["shop.*", "!shop.audit"]) as code_location:
         assert keys(code_location.defs()) == OF_A_SOURCE

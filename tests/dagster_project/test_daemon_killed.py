@@ -111,7 +111,7 @@ def test_no_range_is_missed_and_none_is_done_twice(tmp_path: Path, spark: SparkS
 
         spoiled = spoil(spark, pipeline)
         backfill = ask_for_backfill(pipeline, instance)
-        killed.append(kill_amid(daemon, instance, "__ASSET_JOB", f"backfill_{SOURCE}"))
+        killed.append(kill_amid(daemon, instance, "__ASSET_JOB", f"replay_{SOURCE}"))
         end = arrive(folder, 2)
         daemon.start()
         wait_for("the backfill is done", lambda: status(instance, backfill) == "COMPLETED_SUCCESS", PATIENCE)

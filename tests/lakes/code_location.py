@@ -112,7 +112,7 @@ class CodeLocation:
                 instance=self.instance,
                 asset_selection=[dg.AssetKey(["backfill", "shop"])],
                 tags=tags,
-                run_config={"ops": {"backfill_shop": {"config": config}}},
+                run_config={"ops": {"replay_shop": {"config": config}}},
                 raise_on_error=False,
             )
         )
