@@ -8,9 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pydantic import (
-    ValidationError,
-)
+from pydantic import TypeAdapter, ValidationError
 
 from spark_jobs.config.model import DUMP_OF_FILES, ONE_ORIGIN, Pipeline, RouteRule, SourceSettings
 from spark_jobs.config.modes import ModeRule, Modes, problem_of_modes
@@ -21,6 +19,7 @@ from spark_jobs.config.values import SOURCE_NAME, VARIABLE, pattern_text
 
 _LONGEST_DELIVERY = 64
 """Characters of a delivery's name in the target's checkpoint."""
+_FLAG = TypeAdapter(bool)
 _RULE_NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -90,15 +89,23 @@ def _mode_problems(modes: Any, rules: Any) -> Iterator[tuple[str, str]]:
 def _iceberg_problems(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Plain tables have no field ids in their files, by which Iceberg's readers find columns."""
     rules = [*map(_mode, _list(values.get("downstream")))]
-    has_tables = values.get("iceberg") is True or any(rule.iceberg for rule in rules if rule)
-    if values.get("iceberg_catalog") is not None and not has_tables:
+    flags = {"iceberg": _is_set(values.get("iceberg"))}
+    flags |= {f"downstream[{at}].iceberg": bool(rule.iceberg) for at, rule in enumerate(rules) if rule}
+    if values.get("iceberg_catalog") is not None and not any(flags.values()):
         yield "iceberg_catalog", "there is no table to register: set iceberg: true, for all or under downstream:"
     if values.get("compat") != "plain":
         return
-    flags = {f"downstream[{at}].iceberg": rule.iceberg for at, rule in enumerate(rules) if rule}
-    for key, is_on in {"iceberg": values.get("iceberg"), **flags}.items():
-        if is_on is True:
+    for key, is_on in flags.items():
+        if is_on:
             yield key, "is not possible with compat: plain, whose files have no field ids; remove one of the two"
+
+
+def _is_set(value: Any) -> bool:
+    """True if the model reads a value as true: text of a variable is, too."""
+    try:
+        return _FLAG.validate_python(value)
+    except ValidationError:  # reported by the model under the same key
+        return False
 
 
 _HIVE = "spark.sql.catalogImplementation"

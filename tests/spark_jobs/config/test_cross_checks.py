@@ -36,6 +36,22 @@ def test_redacted_tables_are_not_in_scope(tmp_path: Path, tables: str, redact: s
         assert load(write(tmp_path, text), {}).sources["shop"].redact
 
 
+@pytest.mark.parametrize("value", ["true", "yes", "'on'", "${ICEBERG}"])
+def test_iceberg_is_judged_however_it_is_written(tmp_path: Path, value: str) -> None:
+    plain = problems(tmp_path, f"{LEAST}compat: plain\niceberg: {value}\n", ICEBERG="true")
+    assert plain == {
+        "iceberg": "is not possible with compat: plain, whose files have no field ids; remove one of the two"
+    }
+    catalog = f"{LEAST}iceberg: {value}\niceberg_catalog: {{properties: {{type: rest}}}}\n"
+    assert load(write(tmp_path, catalog), {"ICEBERG": "true"}).iceberg_catalog
+
+
+@pytest.mark.parametrize("value", ["false", "no", "null", "often"])
+def test_a_catalog_without_iceberg_tables_has_nothing_to_register(tmp_path: Path, value: str) -> None:
+    messages = problems(tmp_path, f"{LEAST}iceberg: {value}\niceberg_catalog: {{properties: {{type: rest}}}}\n")
+    assert messages["iceberg_catalog"].startswith("there is no table to register")
+
+
 @pytest.mark.parametrize(
     "keys, key, message",
     [
