@@ -33,13 +33,14 @@ def ignored(path: Path) -> str:
 def add_variable(path: Path, name: str) -> bool:
     """Add a place for a password to a .env file; return whether it had none.
 
-    The line is a comment: Dagster takes what .env has instead of what was exported.
+    The line is a comment: Dagster takes what .env has instead of what was exported. A new file is its user's alone.
     """
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     if re.search(rf"^(# *)?(export )?{name}=", text, re.MULTILINE):
         return False
     separator = "" if not text or text.endswith("\n") else "\n"
     advice = f'# Export {name}, or take the "# " away and write it here; Dagster prefers what is here.'
+    path.touch(mode=0o600)
     path.write_text(f"{text}{separator}{advice}\n# {name}=\n", encoding="utf-8")
     return True
 

@@ -55,6 +55,19 @@ def test_an_exported_password_counts_until_one_is_written(tmp_path: Path, monkey
     assert variables_of(tmp_path) == {"SHOP_PASSWORD": "written-1"}
 
 
+def test_a_file_for_passwords_is_its_users_alone(tmp_path: Path) -> None:
+    path = tmp_path / ".env"
+    before = os.umask(0o022)
+    try:
+        add_variable(path, "SHOP_PASSWORD")
+        assert path.stat().st_mode & 0o777 == 0o600
+        path.chmod(0o640)  # what a user decided stays
+        add_variable(path, "ERP_PASSWORD")
+        assert path.stat().st_mode & 0o777 == 0o640
+    finally:
+        os.umask(before)
+
+
 @pytest.mark.parametrize("line", ["SHOP_PASSWORD=p", "export SHOP_PASSWORD=p", "# SHOP_PASSWORD=", "#SHOP_PASSWORD=p"])
 def test_a_variable_that_is_there_is_left_alone(line: str, tmp_path: Path) -> None:
     (tmp_path / ".env").write_text(line)
