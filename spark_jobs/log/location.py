@@ -21,13 +21,15 @@ LATEST: Literal["latest"] = "latest"
 Start = Literal["earliest", "latest"] | LogLocation
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d(?:\.\d{1,6})?)([Zz]|[+-]\d\d:\d\d)?")
+_DATE = re.compile(r"(19|20)\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
+"""Text that is a GTID of MariaDB by its form, and that its user means as a day."""
 _POSITION = re.compile(r".*\.\d+:\d+")
 
 
 def parse_location(text: str) -> LogLocation:
     """The location that a text names; its form decides which kind. Raises ConfigError."""
     text = text.strip()
-    if _TIME.fullmatch(text):
+    if _TIME.fullmatch(text) or _DATE.fullmatch(text):
         return parse_time(text)
     if _POSITION.fullmatch(text):
         return Position.parse(text)
