@@ -64,12 +64,18 @@ class PipelineScaffolder(dg.Scaffolder[ScaffoldParams]):
         dg.scaffold_component(request, {"pipeline": params.pipeline or path.name, "executor": "in_process"})
 
 
+def _source_name(name: str) -> str:
+    """The name of the source in a folder; names of sources and of variables begin with no digit."""
+    source = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    return f"source_{source}" if source[0].isdigit() else source
+
+
 def _variable(name: str) -> str:
-    return f"{re.sub(r'[^A-Za-z0-9]', '_', name).upper()}_PASSWORD"
+    return f"{_source_name(name).upper()}_PASSWORD"
 
 
 def _pipeline_text(name: str, params: ScaffoldParams) -> str:
-    source = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    source = _source_name(name)
     if params.files is not None:
         settings = f"    files: {json.dumps(params.files)}\n"
     else:

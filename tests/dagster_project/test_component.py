@@ -16,6 +16,7 @@ from dagster.components.core.component_tree import ComponentTreeException
 from dagster.components.testing.utils import create_defs_folder_sandbox
 
 from dagster_project.component import StratalogComponent
+from spark_jobs.config.loader import load
 from spark_jobs.config.project_files import ignored
 from spark_jobs.errors import ConfigError
 from tests.fix_mysql import Database
@@ -134,6 +135,14 @@ def test_the_state_has_the_tables_that_the_server_has_and_those_that_runs_have_s
     component.write_state_to_path(tmp_path / "state")
     defs = component.build_defs_from_state(None, tmp_path / "state")  # type: ignore[arg-type] # of no use to it
     assert f"downstream/{database.name}/later" in keys(defs)
+
+
+@pytest.mark.parametrize("name, source", [("shop", "shop"), ("2024_shop", "source_2024_shop"), ("my-shop", "my_shop")])
+def test_a_scaffold_names_a_source_and_a_variable_that_can_be(name: str, source: str) -> None:
+    with create_defs_folder_sandbox() as sandbox:
+        path = sandbox.scaffold_component(component_cls=StratalogComponent, defs_path=name) / "pipeline.yaml"
+        pipeline = load(path, {f"{source.upper()}_PASSWORD": "p"})
+    assert list(pipeline.sources) == [source]
 
 
 class Project:
