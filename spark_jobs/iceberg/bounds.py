@@ -7,7 +7,7 @@ statistics (delta/statistics.py).
 import struct
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 from spark_jobs.delta import statistics
@@ -28,6 +28,8 @@ _DELTA = {
 """Types by which Delta's statistics are read; Delta keeps no bounds of others, but of decimals."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _KINDS = ("minValues", "maxValues", "nullCount")
+_EXACT = Context(prec=200)
+"""Digits enough for any DECIMAL; Python's default context rounds to 28."""
 
 
 def metrics(stats: Mapping[str, Any], leaves: Iterable[Leaf]) -> Metrics:
@@ -83,7 +85,7 @@ def _time_bytes(value: date) -> bytes:
 
 
 def _decimal_bytes(value: Decimal, scale: int) -> bytes:
-    unscaled = int(value.scaleb(scale))
+    unscaled = int(value.scaleb(scale, _EXACT))
     # Two's complement has one bit more than the number's own.
     bits = (unscaled if unscaled >= 0 else ~unscaled).bit_length() + 1
     return unscaled.to_bytes((bits + 7) // 8, "big", signed=True)

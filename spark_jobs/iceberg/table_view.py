@@ -12,6 +12,7 @@ were removed meanwhile, after a table or a lake was restored, or moved.
 import hashlib
 import json
 import logging
+import re
 import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -44,6 +45,9 @@ _LOGGED_FILES = 100
 VERSION = "delta-version"
 _COMMIT = "delta-commit"
 """Member of a snapshot's summary: the version, and what tells its commit from another of the same number."""
+_EXACT_BOUNDS = "stratalog.exact-bounds"
+"""Property of tables whose bounds of long decimals have all digits; without it they may have 28."""
+_LONG_DECIMAL = re.compile(r'"decimal\((29|3[0-8]),')
 
 
 class NotShown(LakeError):
@@ -103,7 +107,7 @@ def _try_to_show(path: str, *, is_anew: bool) -> ShownTable | None:
     if is_anew:
         view.rebuild()
         view.drop_earlier_files()
-    elif commits is None or view.is_elsewhere:
+    elif commits is None or view.is_elsewhere or view.has_rounded_bounds:
         view.rebuild()
     elif commits:
         try:
@@ -145,6 +149,12 @@ class _View:
     def is_elsewhere(self) -> bool:
         """True if the metadata is of a table at another place: paths in it are whole ones."""
         return bool(self.document["location"] != self.location)
+
+    @property
+    def has_rounded_bounds(self) -> bool:
+        """True if bounds of a long decimal may be rounded, so that readers leave out files that have the row."""
+        is_exact = _EXACT_BOUNDS in self.document["properties"]
+        return not is_exact and bool(_LONG_DECIMAL.search(json.dumps(self.document["schemas"])))
 
     @property
     def current(self) -> dict[str, Any] | None:
@@ -191,7 +201,7 @@ class _View:
             "last-partition-id": 999,
             "default-sort-order-id": 0,
             "sort-orders": [{"order-id": 0, "fields": []}],
-            "properties": {},
+            "properties": {_EXACT_BOUNDS: "true"},
             "next-row-id": earlier.get("next-row-id", 0),
             "snapshots": [],
             "snapshot-log": [],

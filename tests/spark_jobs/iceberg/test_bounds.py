@@ -29,7 +29,10 @@ TIME = datetime(1582, 10, 4, 23, 59, 59, 123456)  # noqa: DTZ001 - of a column w
         ("timestamptz", TIME.replace(tzinfo=UTC)),
         ("decimal(12, 2)", Decimal("-0.01")),
         ("decimal(12, 2)", Decimal("1.28")),
-        ("decimal(38, 0)", Decimal(10) ** 38 - 1),
+        ("decimal(38, 0)", Decimal("9" * 38)),
+        ("decimal(38, 4)", Decimal("1234567890123456789012345678901234.5678")),
+        ("decimal(38, 4)", Decimal("-1234567890123456789012345678901234.5612")),
+        ("decimal(38, 9)", Decimal("12345678901234567890123456789.55")),
     ],
 )
 def test_a_value_s_bytes_are_read_by_pyiceberg(kind: str, value: Any) -> None:

@@ -1,5 +1,6 @@
 import shutil
 from collections.abc import Sequence
+from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from spark_jobs.delta import data_files, deletion_vectors, schema_changes
 from spark_jobs.delta.commits import commit
 from spark_jobs.delta.snapshot import Snapshot, snapshot_of
 from spark_jobs.errors import LakeError, LostRace
-from spark_jobs.iceberg import metadata_files
+from spark_jobs.iceberg import bounds, metadata_files
 from spark_jobs.iceberg.table_view import FIRST_ID, NotShown, show
 from spark_jobs.storage import files
 from tests.lakes.iceberg_readers import by_delta, by_duckdb, by_pyiceberg
@@ -275,6 +276,27 @@ def test_a_table_that_was_moved_is_shown_anew(tmp_path: Path) -> None:
     shutil.move(path, moved)
     assert show(moved).snapshots == 1
     require_same(moved)
+
+
+def test_a_table_whose_bounds_were_rounded_is_shown_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, value = str(tmp_path / "t"), Decimal("1234567890123456789012345678901234.5678")
+    snapshot = begin(path, types={"key": "BIGINT", "long": "DECIMAL(38,4)"})
+    cells = pa.Table.from_pydict({"key": [1], "long": [value]}, schema=snapshot.schema.arrow(physical=False))
+    commit(snapshot, adds=[data_files.write(path, cells, snapshot.schema, snapshot.configuration)])
+    # As earlier versions of the program wrote it: decimals had the digits of Python's default context.
+    monkeypatch.setattr(bounds, "_EXACT", Context(prec=28))
+    show(path)
+    monkeypatch.undo()
+    present = metadata_files.newest(path)
+    assert present is not None
+    earlier = present.document["properties"].pop("stratalog.exact-bounds")
+    assert earlier == "true"
+    assert metadata_files.create(path, present.number + 1, present.document)
+    condition = f"long = {value}"
+    assert by_pyiceberg(path, condition=condition) == []
+    assert show(path).snapshots == 1
+    assert [row["key"] for row in by_pyiceberg(path, condition=condition)] == [1]
+    assert show(path).snapshots == 0, "once"
 
 
 def test_manifests_that_are_gone_or_damaged_are_written_anew(tmp_path: Path) -> None:
