@@ -51,6 +51,8 @@ from spark_jobs.text.progress import doing
 
 log = logging.getLogger(__name__)
 
+_BESIDE_THE_LOG = (CommitKind.LOAD, CommitKind.MEND, CommitKind.REDO)
+"""Kinds of commits of silver whose rows may be of any part of the log: read from the server, or windows again."""
 _INCOMPLETE = "the lake has not all of its rows: load it (stratalog load), without on_cascade or with warn"
 
 
@@ -81,7 +83,7 @@ NOTHING_APPLIED = AppliedCascades()
 
 
 class _Unmerged(Exception):
-    """Loaded or mended rows of a child are in silver alone: its mirror comes first."""
+    """Rows of a child are in silver alone, of log that its mirror has: the mirror comes first."""
 
 
 class _Unknown(Exception):
@@ -288,11 +290,18 @@ class CascadeStep:
         return Walk(self._with_definitions(joined, scan)).derive()
 
     def _is_unmerged(self, child: ChildTable) -> bool:
-        """True if silver has rows that were read from the server, and are not in the log, and the mirror has not."""
+        """True if silver has other rows of the log that the mirror has: the log after it does not tell them."""
         # Silver may have gone on since: by maintenance, or by a run that was killed before it merged.
         table = self.lake.silver(self.source, child.name.schema, child.name.table)
-        since = table.since(child.silver_version)
-        return any(checkpoint.kind in (CommitKind.LOAD, CommitKind.MEND) for _, checkpoint in since)
+        commits = [SilverCommit.of(checkpoint) for _, checkpoint in table.since(child.silver_version)]
+        if any(commit.kind in _BESIDE_THE_LOG for commit in commits):
+            return True
+        # The mirror waits for a table that is rebuilt until this is where it was.
+        end, reached = child.complete_to, max((commit.position for commit in commits), default=None)
+        if end is None or reached is None or reached < end:
+            return False
+        rebuilt = [commit for commit in commits if commit.is_overwrite and commit.kind != CommitKind.MAINTENANCE]
+        return any(commit.start and commit.start < end for commit in rebuilt)
 
     def _entry(self, name: TableName) -> Entry | None:
         """Entry of a table in what is published."""
