@@ -107,11 +107,15 @@ class JoinedLog:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """Derived changes, and the position up to which they are complete; ``reason``: why that is not the log's end."""
+    """Derived changes, and the position up to which they are complete; ``reason``: why that is not the log's end.
+
+    children: the tables whose mirrors were read for it.
+    """
 
     slices: tuple[DerivedSlice, ...]
     end: Position
     reason: str | None = None
+    children: tuple[ChildTable, ...] = ()
 
 
 class _Limit(Exception):

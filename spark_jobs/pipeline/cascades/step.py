@@ -10,7 +10,7 @@ Put here: which children can be derived, where their log and rows are, and the c
 """
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -32,7 +32,7 @@ from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.modes import CURRENT_VALUES
 from spark_jobs.downstream.multi_source import PROVENANCE
 from spark_jobs.downstream.publication import Entry
-from spark_jobs.errors import DecodeError, LakeError, TableStopped
+from spark_jobs.errors import DecodeError, LakeError, LostRace, TableStopped
 from spark_jobs.lake.commit import CommitKind, new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
@@ -51,7 +51,7 @@ from spark_jobs.text.progress import doing
 
 log = logging.getLogger(__name__)
 
-_BESIDE_THE_LOG = (CommitKind.LOAD, CommitKind.MEND, CommitKind.REDO)
+_OF_ANY_POSITION = (CommitKind.LOAD, CommitKind.MEND, CommitKind.REDO)
 """Kinds of commits of silver whose rows may be of any part of the log: read from the server, or windows again."""
 _INCOMPLETE = "the lake has not all of its rows: load it (stratalog load), without on_cascade or with warn"
 
@@ -103,12 +103,14 @@ class _Found:
         notes: by child table what was not derived, as CascadesCommit has it.
         positions: by child table up to where changes are derived.
         refused: the child tables of which nothing is derived, and why.
+        read: the child tables whose mirrors changes were derived from.
     """
 
     end: Position
     notes: dict[str, Mapping[str, str]]
     positions: dict[str, Position]
     refused: dict[TableName, str]
+    read: list[ChildTable] = field(default_factory=list)
     slices: list[DerivedSlice] = field(default_factory=list)
     limits: dict[TableName, CascadeLimit] = field(default_factory=dict)
 
@@ -170,6 +172,7 @@ class CascadeStep:
                 removed=stored.removed if stored else {},
                 underived=underived,
             )
+            _require_still_merged(self.lake, self.source, found.read)
             table.append_rows(derived_slices.rows_of(found.slices), upon, commit)
             if found.slices:
                 log.info("%s: derived %s by foreign keys", self.source, counted(commit.changes, "change"))
@@ -195,6 +198,7 @@ class CascadeStep:
         if derived is None:
             return
         found.slices += derived.slices
+        found.read += derived.children
         end = derived.end
         if derived.reason:
             found.note(derived.end, dict.fromkeys(names - chosen, derived.reason))
@@ -234,7 +238,7 @@ class CascadeStep:
             if name in chosen:
                 derived = self._derived_in(group, children, Range(within.start, at), positions)
                 is_behind = derived is not None and (derived.reason or derived.end < at)
-                return derived if is_behind else Derived(derived.slices if derived else (), at, rows.reason)
+                return derived if is_behind else replace(derived or Derived((), at), end=at, reason=rows.reason)
             found.note(at, {name: rows.reason})
         return self._derived_in(group, children, within, positions)
 
@@ -284,24 +288,11 @@ class CascadeStep:
         if incomplete:
             joined_reason = f"foreign keys join it with {min(incomplete)}, whose rows the lake lacks"
             raise _Unknown(start, {name: incomplete.get(name, joined_reason) for name in names})
-        if any(map(self._is_unmerged, children.values())):
+        if any(_is_unmerged(self.lake, self.source, child) for child in children.values()):
             raise _Unmerged
         joined = JoinedLog(index, self.snapshot.table.path, Range(begin, part.stop), since, children, group)
-        return Walk(self._with_definitions(joined, scan)).derive()
-
-    def _is_unmerged(self, child: ChildTable) -> bool:
-        """True if silver has other rows of the log that the mirror has: the log after it does not tell them."""
-        # Silver may have gone on since: by maintenance, or by a run that was killed before it merged.
-        table = self.lake.silver(self.source, child.name.schema, child.name.table)
-        commits = [SilverCommit.of(checkpoint) for _, checkpoint in table.since(child.silver_version)]
-        if any(commit.kind in _BESIDE_THE_LOG for commit in commits):
-            return True
-        # The mirror waits for a table that is rebuilt until this is where it was.
-        end, reached = child.complete_to, max((commit.position for commit in commits), default=None)
-        if end is None or reached is None or reached < end:
-            return False
-        rebuilt = [commit for commit in commits if commit.is_overwrite and commit.kind != CommitKind.MAINTENANCE]
-        return any(commit.start and commit.start < end for commit in rebuilt)
+        derived = Walk(self._with_definitions(joined, scan)).derive()
+        return replace(derived, children=tuple(children.values()))
 
     def _entry(self, name: TableName) -> Entry | None:
         """Entry of a table in what is published."""
@@ -422,6 +413,28 @@ class CascadeStep:
             same_columns=_same_columns(self.lake, self.source),
             skips={name: filters_of(filters, self.source, name).skips for name in names},
         )
+
+
+def _is_unmerged(lake: Lake, source: str, child: ChildTable) -> bool:
+    """True if silver has other rows of the log that the mirror has: the log after it does not tell them."""
+    # Silver may have gone on since: by maintenance, or by a run that was killed before it merged.
+    table = lake.silver(source, child.name.schema, child.name.table)
+    commits = [SilverCommit.of(checkpoint) for _, checkpoint in table.since(child.silver_version)]
+    if any(commit.kind in _OF_ANY_POSITION for commit in commits):
+        return True
+    # The mirror waits for a table that is rebuilt until this is where it was.
+    end, reached = child.complete_to, max((commit.position for commit in commits), default=None)
+    if end is None or reached is None or reached < end:
+        return False
+    rebuilt = [commit for commit in commits if commit.is_overwrite and commit.kind != CommitKind.MAINTENANCE]
+    return any(commit.start and commit.start < end for commit in rebuilt)
+
+
+def _require_still_merged(lake: Lake, source: str, children: Iterable[ChildTable]) -> None:
+    """Raise LostRace where silver got rows meanwhile that the mirrors which were read had not."""
+    for child in children:
+        if _is_unmerged(lake, source, child):
+            raise LostRace(f"{source}: {child.name} got rows while changes by foreign keys were derived without them")
 
 
 def _same_columns(lake: Lake, source: str) -> Callable[[LoggedStatement, TableName], bool]:

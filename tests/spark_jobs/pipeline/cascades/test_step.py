@@ -12,6 +12,7 @@ from spark_jobs.binlog import TableName
 from spark_jobs.binlog.slices.listing import list_events
 from spark_jobs.bronze.derived_slices import CascadesCommit
 from spark_jobs.bronze.table import BronzeSnapshot
+from spark_jobs.cascades.walk import Derived, Walk
 from spark_jobs.config.model import Pipeline
 from spark_jobs.delta import data_files
 from spark_jobs.delta.snapshot import snapshot_of
@@ -109,7 +110,7 @@ def put(pipeline: Pipeline, kind: CommitKind) -> None:
     assert snapshot
     schema = snapshot.schema
     stored = [data_files.read_living(table.path, file, schema.names, schema) for file in snapshot.files]
-    first, *others = pa.concat_tables(stored).to_pylist()
+    first, *more_rows = pa.concat_tables(stored).to_pylist()
     row = {**first, "id": 9, "pid": 1, "_position": first["_position"] | {"row": 100}}
     new = replace(commit, batch=new_batch(), kind=kind)
     rows, removed = [row], snapshot.files[:0]
@@ -123,7 +124,7 @@ def put(pipeline: Pipeline, kind: CommitKind) -> None:
             new = replace(new, ranges=tuple(windows(table, head, Range(Position(FILE, 4), commit.position))))
         case CommitKind.LIVE:
             new = replace(new, is_overwrite=True, start=Position(FILE, 4))
-            rows, removed = [first, row, *others], snapshot.files
+            rows, removed = [first, row, *more_rows], snapshot.files
     cells = pa.Table.from_pylist(rows, schema.arrow(physical=False))
     file = data_files.write(table.path, cells, schema, snapshot.configuration)
     table.land(snapshot, head, new, **driver_commit.commit_of_files([file], removed))
@@ -169,6 +170,25 @@ def test_rows_that_silver_alone_has_are_merged_before_changes_are_derived(
 ) -> None:
     pipeline, ends = family
     put(pipeline, kind)
+    list(ends)
+    runs.run_until_current(pipeline, 2, publishes=True)
+    assert rows_downstream(pipeline) == []
+
+
+@pytest.mark.parametrize("kind", [CommitKind.MEND, CommitKind.REDO, CommitKind.LIVE])
+def test_rows_that_silver_gets_while_changes_are_derived_are_merged_before(
+    family: tuple[Pipeline, Iterator[Position]], monkeypatch: pytest.MonkeyPatch, kind: CommitKind
+) -> None:
+    pipeline, ends = family
+    walked = Walk.derive
+
+    def derived_with_another_writer(walk: Walk) -> Derived:
+        derived = walked(walk)
+        monkeypatch.undo()
+        put(pipeline, kind)
+        return derived
+
+    monkeypatch.setattr(Walk, "derive", derived_with_another_writer)
     list(ends)
     runs.run_until_current(pipeline, 2, publishes=True)
     assert rows_downstream(pipeline) == []
