@@ -18,13 +18,16 @@ from typing import Any
 import pytest
 
 from spark_jobs.binlog import TableName
+from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.config.model import Pipeline
+from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.downstream import publication
 from spark_jobs.errors import ConfigError
+from spark_jobs.lake.commit import CommitKind, new_batch
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.operations.observation.status import status
-from spark_jobs.pipeline.initial_load.commit import READING, LoadCommit, progress
+from spark_jobs.pipeline.initial_load.commit import READING, STOPPED, LoadCommit, progress
 from spark_jobs.pipeline.initial_load.load import load_source
 from spark_jobs.silver import table as silver
 from spark_jobs.source.server import Server
@@ -178,6 +181,50 @@ def test_tables_are_completed_while_they_are_written_to(shop: Shop) -> None:
     shop.run(pipeline)
     for name in ("big", "still", "emptied", "fresh"):
         require_same(shop, pipeline, name)
+
+
+def load_until_killed(shop: Shop, pipeline: Pipeline, name: TableName, *, is_again: bool = False) -> None:
+    """A load that ends once its first rows are committed."""
+
+    def killing(_name: TableName, commit: LoadCommit) -> None:
+        if commit.chunks:
+            raise Killed
+
+    options: dict[str, Any] = {"is_again": is_again, "on_progress": killing}
+    with pytest.raises(Killed):
+        load_source(shop.spark, pipeline, SOURCE, tables=[str(name)], chunk_rows=2, **options)
+
+
+def test_a_load_whose_log_is_removed_begins_anew_and_one_of_a_complete_table_ends(shop: Shop) -> None:
+    numbers = ", ".join(f"({number}, 0)" for number in range(40))
+    shop.execute("CREATE TABLE old (id INT PRIMARY KEY, v INT)", f"INSERT INTO old VALUES {numbers}")
+    shop.execute("FLUSH BINARY LOGS")
+    pipeline = replace(shop, start=shop.end()).pipeline(live=True)
+    lake, name = lake_of(pipeline), TableName(shop.database.name, "old")
+    load_until_killed(shop, pipeline, name)
+    # gc removes the log from which on the rows count.
+    shop.execute("UPDATE old SET v = 1 WHERE id < 3", "DELETE FROM old WHERE id = 3")
+    shop.run(pipeline)
+    bronze = lake.bronze(SOURCE)
+    head = bronze.head()
+    snapshot = snapshot_of(bronze.path)
+    commit = BronzeCommit.of_head(head)
+    assert head
+    assert snapshot
+    assert commit
+    removal = replace(commit, batch=new_batch(), kind=CommitKind.GC, oldest=head.position, removed_to=head.position)
+    bronze.land(snapshot, head, removal)
+    load = load_source(shop.spark, pipeline, SOURCE, tables=[str(name)], chunk_rows=2)
+    assert load.stopped == {}
+    assert load.tables[name].read_from == head.position
+    assert require_same(shop, pipeline, "old") == 39
+    # A load of the table as it is now, which nobody continues.
+    load_until_killed(shop, pipeline, name, is_again=True)
+    assert load_source(shop.spark, pipeline, SOURCE, tables=[str(name)]).already == [name]
+    ended = progress(lake, SOURCE, name)
+    assert ended
+    assert (ended.state, ended.reason) == (STOPPED, "the table has all of its rows")
+    assert require_same(shop, pipeline, "old") == 39
 
 
 @pytest.mark.long

@@ -130,9 +130,10 @@ class LogReaders:
                 reason = entry.reason or "silver has the table up to there"
                 yield Reader(".".join(entry.name), entry.checkpoint or begin, reason)
                 yield from _change_readers(entry, begin)
-                loading = progress(self.lake, self.source, TableName(*entry.name)) if entry.complete is False else None
+                # A table may be complete and be loaded again.
+                loading = progress(self.lake, self.source, TableName(*entry.name))
                 if loading and loading.is_open:
-                    yield Reader(".".join(entry.name), loading.read_from, "a load of the table began there")
+                    yield Reader(".".join(entry.name), loading.read_from, _why_loading(self.source, entry))
         yield from self._copies(head, bronze.oldest(checkpoint))
         # Consumers of the log itself.
         for group in groups_of(self.lake, self.source):
@@ -279,6 +280,14 @@ class _Collection:
         upon = driver_commit.snapshot_upon(self.table.path, head)
         changes = log_removal_arguments(self.spark, upon, (stretch, number), self.pipeline.spark.task_bytes)
         return self.table.land(upon, head, checkpoint, **changes)
+
+
+def _why_loading(source: str, entry: Entry) -> str:
+    """Reason why an open load keeps log, and how to end one that nobody continues."""
+    reason = "a load of the table began there"
+    if not entry.complete:
+        return reason
+    return f"{reason}; if it was interrupted, stratalog load --source {source} --table {'.'.join(entry.name)} ends it"
 
 
 def _change_readers(entry: Entry, begin: Position) -> Iterator[Reader]:

@@ -102,7 +102,11 @@ def _landed(load: LoadContext, stage: StagedTable, after: Outcome, before: Posit
     state = None if is_bare else newest
     # What statements did since then decides the columns of the rows that are landed.
     until = max([after.position, *([head.position] if head and head.position else [])])
-    bronze.require_held(load.source, snapshot.checkpoint, progress.read_from)
+    if progress.read_from < bronze.complete_from(snapshot.checkpoint):
+        raise stage.given_up(
+            f"was read from {progress.read_from} on, and gc has removed log up to {snapshot.oldest} since; "
+            "load it again"
+        )
     content = _content(load, stage, Range(progress.read_from, until), snapshot, before)
     changes = schema_changes_in(content.steps)
     is_emptied = any(change.empties for change in changes)

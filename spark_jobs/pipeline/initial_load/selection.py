@@ -23,6 +23,7 @@ from spark_jobs.pipeline.initial_load.context import LoadContext
 from spark_jobs.pipeline.initial_load.row_images import as_selected
 from spark_jobs.pipeline.initial_load.row_rules import RowRules, job_of
 from spark_jobs.pipeline.initial_load.snapshot import engine_without_snapshots
+from spark_jobs.pipeline.initial_load.staging import StagedTable
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
@@ -110,7 +111,19 @@ def select_tables(
         except StratalogError as error:
             stopped[name] = f"{load.source}: {advised(error, load.source, name)}"
             log.error("%s: %s", load.source, error)  # noqa: TRY400 - the message is the whole of it
+    for name in sorted(complete & names):
+        _end_open_load(load, name)
     return LoadSelection(reading, sorted(complete & names))
+
+
+def _end_open_load(load: LoadContext, name: TableName) -> None:
+    """End the load of a complete table that was interrupted: gc keeps log for it. Raises LostRace, LakeError."""
+    table = load.lake.load(load.source, name.schema, name.table)
+    head = table.head()
+    commit = LoadCommit.of_head(head)
+    if head and commit and commit.is_open:
+        log.info("%s: %s: is complete; its load from %s on is ended", load.source, name, commit.read_from)
+        StagedTable(name, table, head, commit).given_up("the table has all of its rows")
 
 
 def _lacks_values(load: LoadContext, name: TableName, named: Collection[TableName]) -> bool:
@@ -201,6 +214,12 @@ def _reading(load: LoadContext, name: TableName, since: Position, definition: Ta
     rules = _rules(load, definition)
     if commit and commit.rule_digests != rules.digests:
         log.warning("%s: %s: was read under other rules until now, and starts from its beginning", load.source, name)
+        commit = None
+    if commit and commit.read_from < bronze.complete_from(newest_checkpoint(load.lake.bronze(load.source))):
+        log.warning(
+            "%s: %s: gc has removed log since %s, where its load began, and it starts from its beginning",
+            *(load.source, name, commit.read_from),
+        )
         commit = None
     if commit and commit.state == READING and commit.chunks and not commit.is_walked and rules.hides_key:
         log.warning(

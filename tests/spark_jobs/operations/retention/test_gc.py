@@ -225,12 +225,19 @@ def test_the_first_window_held_is_done_again_though_the_file_before_it_is_gone(
 
 
 @pytest.mark.spark
-def test_log_that_a_load_needs_stays_while_it_is_open(logs: Logs) -> None:
+@pytest.mark.parametrize("is_complete", [False, True])
+def test_log_that_a_load_needs_stays_while_it_is_open(logs: Logs, is_complete: bool) -> None:
     logs.run()
+    entries, position = publication.current(logs.lake, SOURCE)
+    assert position
+    publication.write(logs.lake, SOURCE, [replace(entry, complete=is_complete) for entry in entries], position)
     staged(logs.pipeline(), TableName("shop", "orders"), [{"id": 2, "note": "x"}], Position(file(2), 4))
     collected = gc(logs)
     assert names(collected) == [file(1)]
-    assert str(collected.kept_for) == f"shop.orders, at {file(2)}:4 (a load of the table began there)"
+    assert collected.kept_for
+    assert str(collected.kept_for).startswith(f"shop.orders, at {file(2)}:4 (a load of the table began there")
+    command = "if it was interrupted, stratalog load --source shop --table shop.orders ends it"
+    assert (command in collected.kept_for.reason) is is_complete
 
 
 @pytest.mark.spark

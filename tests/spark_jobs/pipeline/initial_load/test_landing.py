@@ -11,13 +11,16 @@ import pytest
 from pyroaring import BitMap64
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
+from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.bronze.scan import LoggedStatement
 from spark_jobs.ddl.classify import classify
 from spark_jobs.delta import commits, data_files, deletion_vectors
-from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table
-from spark_jobs.lake.layout import Lake
+from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
+from spark_jobs.errors import TableStopped
+from spark_jobs.lake.commit import CommitKind, new_batch
+from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.initial_load.commit import READ, LoadCommit
+from spark_jobs.pipeline.initial_load.commit import READ, STOPPED, LoadCommit, progress
 from spark_jobs.pipeline.initial_load.landing import _changes_rows, _landed_files, _target
 from spark_jobs.pipeline.initial_load.range_files import as_silver
 from spark_jobs.pipeline.initial_load.staging import StagedTable, design_of
@@ -25,7 +28,12 @@ from spark_jobs.runtime.tasks_here import TASKS_HERE
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.compaction_job import CompactionJob, Window
 from spark_jobs.silver.table_timeline import SchemaChange, TableState
+from tests.binlogs.segment_spec import Commit, Insert, SegmentSpec, Table
+from tests.binlogs.segment_types import INT
 from tests.binlogs.timelines import OLD, at
+from tests.faults import runs
+from tests.faults.changes import SOURCE, bronze_tables
+from tests.spark_jobs.pipeline.cascades.test_step import growing_lake
 
 NAME = TableName("shop", "t")
 KEYED_BY_DAY = TableDefinition(NAME, (Column("day", 10), Column("v", 3)), (0,))
@@ -140,3 +148,29 @@ def test_files_with_rows_marked_as_deleted_are_written_again(tmp_path: Path) -> 
     design, files = staged.landed()
     assert rows_of(design, files) == [(2, 20, "load")]
     assert not staged.is_same(files[0])
+
+
+@pytest.mark.slow
+def test_a_load_whose_log_is_removed_before_it_lands_is_given_up(tmp_path: Path) -> None:
+    table = Table("shop.t", key=["id"], id=INT.NOT_NULL)
+    content = SegmentSpec([table], [Insert("shop.t", (1,)), Commit(), Insert("shop.t", (2,)), Commit()]).to_bytes()
+    with growing_lake(tmp_path, bronze_tables(content, tmp_path / "log", 2, slice_bytes=1)) as (pipeline, ends):
+        lake = lake_of(pipeline)
+        read_from = next(ends)
+        runs.run_until_current(pipeline, 0, publishes=True)
+        read_table = runs.staged(pipeline, NAME, [{"id": 1}], read_from)
+        end = next(ends)
+        runs.run_until_current(pipeline, 1, publishes=True)
+        bronze = lake.bronze(SOURCE)
+        head, snapshot = bronze.head(), snapshot_of(bronze.path)
+        commit = BronzeCommit.of_head(head)
+        assert head
+        assert snapshot
+        assert commit
+        removal = replace(commit, batch=new_batch(), kind=CommitKind.GC, oldest=end, removed_to=end)
+        bronze.land(snapshot, head, removal)
+        with pytest.raises(TableStopped, match=f"gc has removed log up to {end} since; load it again"):
+            runs.run(pipeline, 3, staged=[read_table])
+        given_up = progress(lake, SOURCE, NAME)
+        assert given_up
+        assert given_up.state == STOPPED
