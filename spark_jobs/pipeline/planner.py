@@ -19,6 +19,7 @@ from spark_jobs.downstream.publication import Entry
 from spark_jobs.errors import (
     TableStopped,
 )
+from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.cascades.step import CascadeLimit
@@ -162,10 +163,13 @@ class Planner:
         return [self._after(entry, by_name.get(TableName(*entry.name)), planned) for entry in planned.entries]
 
     def _after(self, entry: Entry, job: Compacted | None, planned: Plan) -> Entry:
+        is_new = entry.surveyed is None
         entry = replace(entry, surveyed=str(self.snapshot.end))
+        name = TableName(*entry.name)
         if job:
             entry = replace(entry, resets=silver.reset_count(job.head) or entry.resets)
-        name = TableName(*entry.name)
+        elif is_new and self._is_due(entry):
+            entry = self._as_in_silver(entry)
         if name in planned.stopped:
             return self._stopped(entry, job, planned.stopped[name], planned.stopped_positions.get(name))
         if not self.pipeline.scope.holds(*entry.name):
@@ -175,7 +179,7 @@ class Planner:
         if name in planned.sequences:
             return replace(entry, state="ignored", reason=sequences.REASON, position=str(self.snapshot.end))
         # Up to the log's end, or where a child table waits.
-        entry = self._compacted(entry, job) if job else entry
+        entry = _compacted(entry, job) if job else entry
         end = self.snapshot.end
         if name in self.limits:
             end = max([self.limits[name].end, *([entry.checkpoint] if entry.checkpoint else [])])
@@ -190,21 +194,15 @@ class Planner:
         entry = replace(entry, state="stopped", reason=reason)
         if entry.is_reset:
             return entry
-        entry = self._compacted(entry, job) if job and job.head.position else entry
+        entry = _compacted(entry, job) if job and job.head.position else entry
         if position is None or entry.silver_version is None:
             return entry
         return replace(entry, position=str(max([position, *([entry.checkpoint] if entry.checkpoint else [])])))
 
-    @staticmethod
-    def _compacted(entry: Entry, job: Compacted) -> Entry:
-        return replace(
-            entry,
-            position=str(job.head.position),
-            silver_version=job.head.version,
-            committed_at=job.committed_at or entry.committed_at,
-            complete=is_complete(job.head),
-            numbered=silver.is_numbered(job.head) or None,
-        )
+    def _as_in_silver(self, entry: Entry) -> Entry:
+        """The row of a new table as a run has left it that was killed before it published the table."""
+        head = self.lake.silver(self.source, entry.schema, entry.table).head()
+        return _with_silver(entry, head) if head and head.position else entry
 
     def _is_sequence(self, scan: RangeScan, entry: Entry) -> bool:
         """True if a table is a sequence of MariaDB's, by what the log or the server calls its columns.
@@ -266,3 +264,18 @@ class Planner:
 
 def is_chosen(tables: frozenset[TableName] | None, entry: Entry) -> bool:
     return tables is None or TableName(*entry.name) in tables
+
+
+def _compacted(entry: Entry, job: Compacted) -> Entry:
+    return replace(_with_silver(entry, job.head), committed_at=job.committed_at or entry.committed_at)
+
+
+def _with_silver(entry: Entry, head: Head) -> Entry:
+    """The row of a table as the head of silver has it."""
+    return replace(
+        entry,
+        position=str(head.position),
+        silver_version=head.version,
+        complete=is_complete(head),
+        numbered=silver.is_numbered(head) or None,
+    )

@@ -1,4 +1,7 @@
-"""A run without news reads Delta's logs and the source, and starts no Spark; nor is a table without news opened."""
+"""A run without news reads Delta's logs and the source, and starts no Spark; nor is a table without news opened.
+
+Put here too: what is published after a run that was killed.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,11 +12,13 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.downstream import publication
 from spark_jobs.lake import own_commits
-from spark_jobs.pipeline.run import run_source
+from spark_jobs.pipeline.run import compact_source, extract_source, publish, run_source
 from spark_jobs.runtime.lazy_session import lazy_session, session_if_started
 from tests.binlogs.logs import SOURCE, Logs
 from tests.binlogs.segment_spec import Commit, Insert, Statement
 from tests.binlogs.xa import prepared
+
+CREATE = "CREATE TABLE orders (id INT NOT NULL PRIMARY KEY, note VARCHAR(40))"
 
 
 @pytest.mark.spark
@@ -74,3 +79,21 @@ def test_a_table_without_news_is_not_opened_and_is_published_as_complete(
     newest = logs.lake.downstream("shop", "lines").head()
     assert newest
     assert (lines.downstream_version, lines.merged) == (newest.version, lines.position)
+
+
+@pytest.mark.spark
+def test_tables_that_a_killed_compaction_made_are_published_with_their_version(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    logs = Logs(spark, tmp_path)
+    logs.write(1, Statement("shop", CREATE), Insert("shop.orders", (1, "a")), Insert("shop.lines", (1, "a")), Commit())
+    pipeline = logs.pipeline()
+    extract_source(spark, pipeline, SOURCE)
+    compact_source(spark, pipeline, SOURCE)  # it is killed before it publishes
+    publish(pipeline, SOURCE, compact_source(spark, pipeline, SOURCE))
+    entries = {entry.table: entry for entry in publication.read(logs.lake, SOURCE)}
+    assert {name: (entry.silver_version, entry.complete) for name, entry in entries.items()} == {
+        "orders": (0, True),
+        "lines": (0, False),
+    }
+    assert {entry.position for entry in entries.values()} == {str(logs.bronze().position)}
