@@ -98,6 +98,12 @@ def show(path: str, *, is_anew: bool = False) -> ShownTable:
     raise LostRace(f"{path}: other writers of its Iceberg metadata keep coming first; the next run tries again")
 
 
+def shown_version(path: str) -> tuple[int, ...]:
+    """The version of a table that its metadata shows, as the only item; none without metadata. Raises LakeError."""
+    present = metadata_files.newest(path)
+    return (_View(path, present).version,) if present else ()
+
+
 def _try_to_show(path: str, *, is_anew: bool) -> ShownTable | None:
     """None where another writer was first."""
     # Commits are followed one by one, where the log leads on from what is shown.

@@ -31,6 +31,7 @@ from spark_jobs.engine.jobs import rewrite
 from spark_jobs.engine.jobs.rewrite import FileGroup, Rewritten
 from spark_jobs.engine.jobs.spark_job import Capacity
 from spark_jobs.errors import JvmEnded, LakeError, StratalogError
+from spark_jobs.iceberg.table_view import NotShown, shown_version
 from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.lake.layout import Lake, lake_of
@@ -245,7 +246,10 @@ def _written_here(table: Table) -> Snapshot | None:
 
 
 def _maintained(pipeline: Pipeline, work: _MaintenanceJob) -> Maintained:
-    """Commit what was written of a table, and remove what no version within reach names. Raises LostRace."""
+    """Commit what was written of a table, and remove what no version within reach names.
+
+    Raises LostRace, LakeError; NotShown once all is done.
+    """
     table, head = work.table, work.head
     errors = [result.error for result in work.results if result.error]
     if errors:
@@ -256,16 +260,22 @@ def _maintained(pipeline: Pipeline, work: _MaintenanceJob) -> Maintained:
     hours = _hours(table, min(work.pinned, default=None), pipeline.retention.versions)
     snapshot = _written_here(table)
     assert snapshot is not None
+    pinned, not_shown = work.pinned, None
     if work.is_downstream:
-        iceberg_tables.expire(pipeline, table.path, hours, work.pinned)
-    older = (snapshot_of(table.path, version) for version in work.pinned if version < snapshot.version)
+        try:
+            iceberg_tables.expire(pipeline, table.path, hours, pinned)
+        except NotShown as error:  # its old files go all the same, but those of the version that Iceberg stays at
+            pinned, not_shown = (*pinned, *shown_version(table.path)), error
+    older = (snapshot_of(table.path, version) for version in pinned if version < snapshot.version)
     files = vacuum.list_files(snapshot)
     vacuum.remove(table.path, vacuum.unnamed_files(snapshot, files, hours, [version for version in older if version]))
-    vacuum.remove(table.path, vacuum.unneeded_log(snapshot, files, work.pinned))
+    vacuum.remove(table.path, vacuum.unneeded_log(snapshot, files, pinned))
     if work.log_of:
         keep_indexes(lake_of(pipeline), work.log_of)
     else:
         index_files.remove_stale(table.path)
+    if not_shown:
+        raise not_shown
     files_after, after = len(table.file_sizes()), newest_with_same_rows(table, head.version)
     return Maintained(table.path, work.files_before, files_after, head.version, after, hours, work.folded)
 

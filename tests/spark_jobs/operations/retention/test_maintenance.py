@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.bronze.export import export
 from spark_jobs.changes.lines import wanted_tables
-from spark_jobs.delta import vacuum
+from spark_jobs.delta import commits, data_files, schema_changes, vacuum
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.downstream.publication import consistent, read
 from spark_jobs.engine.jobs import rewrite
@@ -30,6 +30,7 @@ from spark_jobs.operations.retention.maintenance import (
     newest_with_same_rows,
     superseded,
 )
+from spark_jobs.pipeline import iceberg_tables
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.run import extract_source
 from spark_jobs.runtime.lazy_session import lazy_session
@@ -37,6 +38,7 @@ from spark_jobs.storage.files import StoredPath, walk
 from tests.binlogs.logs import SOURCE, Logs, file
 from tests.binlogs.segment_spec import Commit, Insert, Update
 from tests.command_result import without_codes
+from tests.lakes.iceberg_readers import by_delta, by_pyiceberg
 from tests.lakes.lake_tables import marked_rows, no_rows
 
 pytestmark = pytest.mark.spark
@@ -164,6 +166,46 @@ def test_files_go_that_no_reader_needs_and_stay_while_one_does(logs: Logs, monke
     assert file_count() == 1
     assert listed == [silver.path], "a listing of a store's folder is a request for each thousand files"
     assert silver.head() == after, "removing files is no version of the table"
+
+
+@pytest.mark.long
+def test_old_files_go_of_a_table_that_iceberg_cannot_show_but_those_that_it_names(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    downstream = tables(logs)["downstream"]
+    with_iceberg = logs.pipeline(iceberg=True)
+    iceberg_tables.show_tables(with_iceberg, SOURCE)
+    shown_rows = by_delta(downstream.path)
+    shown = snapshot_of(downstream.path)
+    for number in (4, 5):
+        logs.write(number, Insert("shop.orders", (number, "x")), Update("shop.orders", (1, "x"), (1, "y")), Commit())
+        logs.run()
+        rewritten(downstream)
+    widened = snapshot_of(downstream.path)
+    assert widened
+    widening = "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
+    change = schema_changes.apply(widened, [widening, "ALTER COLUMN id TYPE DECIMAL(20,0)"])
+    commits.commit(widened, metadata=change.metadata, protocol=change.protocol)
+    monkeypatch.setattr(maintenance, "_hours", lambda *_: 0)
+    upkeep = maintain_source(logs.spark, with_iceberg, SOURCE)
+    assert [*upkeep.stopped] == [downstream.path]
+    assert (
+        "column id was widened from integer to decimal(20,0), and Iceberg's readers" in upkeep.stopped[downstream.path]
+    )
+    (entry,) = read(logs.lake, SOURCE)
+    named = [shown, snapshot_of(downstream.path, entry.downstream_version), snapshot_of(downstream.path)]
+    present = {path.name for path in Path(downstream.path).glob("*.parquet")}
+    assert present == {file.path for snapshot in named if snapshot for file in snapshot.files}
+    assert by_pyiceberg(downstream.path) == shown_rows != by_delta(downstream.path)
+
+
+def rewritten(table: Table) -> None:
+    """One more version of a table, whose rows are in one file."""
+    snapshot = snapshot_of(table.path)
+    assert snapshot
+    rows = [data_files.read_living(table.path, file, snapshot.schema.names, snapshot.schema) for file in snapshot.files]
+    file = data_files.write(table.path, pa.concat_tables(rows), snapshot.schema, snapshot.configuration)
+    commits.commit(snapshot, adds=[file], removes=list(snapshot.files))
 
 
 @pytest.mark.long
