@@ -27,6 +27,8 @@ from spark_jobs.text.disclosure import cell
 from spark_jobs.text.suggestions import did_you_mean
 
 _REMOTE = re.compile(r"[a-z][a-z0-9+.-]*://")
+_DECODED = re.compile(r"%[0-9A-Fa-f]{2}|[\\#?\x00-\x1f]")
+"""Parts of a path that deltalake takes for those of a URL, and then finds no table."""
 
 
 def load(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeline:
@@ -52,6 +54,12 @@ def from_keys(keys: Mapping[str, Any], path: Path, environment: Mapping[str, str
     problems = _joined_problems([*problems.items(), *problems_between_keys(values)])
     problems |= {key: text for key, text in problems_of_rules(dict(keys), environment) if key not in problems}
     problems |= {key: text for key, text in problems_of_store(pipeline, environment) if key not in problems}
+    if pipeline and (part := _DECODED.search(_anchored_lake(pipeline, path.resolve().parent))):
+        problems.setdefault(
+            "lake",
+            f"its path has {part[0]!r}, and one with %41 or the like, \\, #, ? or a control character does not work; "
+            "name another folder",
+        )
     if "path" in values:  # the model's own, not a key of the file
         problems["path"] = "no such key"
     if problems or pipeline is None:
@@ -175,10 +183,14 @@ def _anchored_delivery(delivery: Delivery, folder: Path) -> Delivery:
     )
 
 
+def _anchored_lake(pipeline: Pipeline, folder: Path) -> str:
+    return pipeline.lake if _REMOTE.match(pipeline.lake) else str(folder / pipeline.lake)
+
+
 def _anchored(pipeline: Pipeline, folder: Path) -> Pipeline:
     sources = {name: _anchored_source(source, folder) for name, source in pipeline.sources.items()}
     deliveries = {name: _anchored_delivery(delivery, folder) for name, delivery in pipeline.deliveries.items()}
-    lake = pipeline.lake if _REMOTE.match(pipeline.lake) else str(folder / pipeline.lake)
+    lake = _anchored_lake(pipeline, folder)
     archive = pipeline.spark.archive
     archive = str(folder / archive) if archive and not _REMOTE.match(archive) else archive
     to = pipeline.reports.to

@@ -16,7 +16,10 @@ from spark_jobs.cli.group import cli
 from spark_jobs.config.loader import from_keys, load
 from spark_jobs.config.model import Pipeline, Retention, RouteRule, SourceSettings
 from spark_jobs.config.servers import MySQL, Tls
+from spark_jobs.delta import commits
+from spark_jobs.delta.snapshot import new_table
 from spark_jobs.errors import ConfigError
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.text.disclosure import printable
 
 LEAST = "lake: ./lake\nsources:\n  shop:\n    files: ./binlogs\n"
@@ -281,6 +284,37 @@ deliveries: {replica: {mysql: {user: writer, tls: {ca: replica.pem}}}, plain: {m
 def test_absolute_and_remote_lakes_stay_as_they_are(tmp_path: Path, lake: str) -> None:
     keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
     assert load(write(tmp_path, f"lake: {lake}\nsources: {{shop: {{files: x}}}}\n"), keys).lake == lake
+
+
+@pytest.mark.parametrize(
+    "folder, lake, part",
+    [
+        ("a", "50%25", "%25"),
+        ("%c3%A9", "lake", "%c3"),
+        ("a#b", "lake", "#"),
+        ("a", "b?/lake", "?"),
+        ("a\\b", "./lake", "\\"),
+        ("a", "s3a://bucket/%41", "%41"),
+    ],
+)
+def test_a_lake_in_a_folder_that_deltalake_decodes_is_refused(
+    tmp_path: Path, folder: str, lake: str, part: str
+) -> None:
+    (tmp_path / folder).mkdir()
+    text = f"lake: '{lake}'\nsources: {{shop: {{files: x}}}}\n"
+    with pytest.raises(ConfigError) as refused:
+        load(write(tmp_path / folder, text), {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"})
+    (reason,) = refused.value.problems.values()
+    assert reason.startswith(f"its path has {part!r}, and one with %41")
+
+
+@pytest.mark.parametrize("name", ["a b", "50%", "é", "日本 {x}[y]~`^|<>*", "a:b", "100%!"])
+def test_a_lake_may_have_other_signs_in_its_path(tmp_path: Path, name: str) -> None:
+    pipeline = load(write(tmp_path, f"lake: '{name}/lake'\nsources: {{shop: {{files: x}}}}\n"), {})
+    table = lake_of(pipeline).published()
+    snapshot = new_table(table.path, {"a": "INT"}, {})
+    commits.commit(snapshot)
+    assert commits.write_checkpoint(table.path, 0)
 
 
 def test_merge_keys_of_yaml_are_no_duplicates(tmp_path: Path) -> None:
