@@ -152,7 +152,7 @@ class SliceIndex:
 
     def rows_of(self, name: TableName) -> Rows:
         """The slices of rows that may hold some of a table: tables unknown (null) means any."""
-        rows, unnamed = self._rows_by_name.get(name, _NONE), self._unnamed
+        rows, unnamed = self._rows_by_name.get(name, _NONE), self.unnamed
         return np.union1d(rows, unnamed) if len(unnamed) else rows
 
     def slices_of_table(
@@ -387,7 +387,8 @@ class SliceIndex:
         return _grouped(rows[is_rows], names.filter(pa.array(is_rows)))
 
     @cached_property
-    def _unnamed(self) -> Rows:
+    def unnamed(self) -> Rows:
+        """The slices of rows that do not say which tables these are of."""
         return np.flatnonzero(self.is_kind("rows") & self.slices.column("tables").is_null().to_numpy())
 
 

@@ -29,7 +29,7 @@ from spark_jobs.bronze.index import SliceIndex, read_index, read_slices
 from spark_jobs.bronze.xa import NO_XA, Xa, committed, taking_effect
 from spark_jobs.ddl.classify import Effect, Statement, classify
 from spark_jobs.ddl.effects import CreateTable, CreateTemporary, Rename, TableEffect, effects, name_changes
-from spark_jobs.errors import DecodeError, TableStopped
+from spark_jobs.errors import DecodeError, LakeError, TableStopped
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 
@@ -206,6 +206,7 @@ def scan_effective(
     """
     inside = [cut for cut in cuts if within.start <= cut <= within.stop]
     index = read_index(table, version, within).cut(inside).within(within)
+    _require_names(index, table)
     index = derived_slices.with_derived(index, table.path, within)
     range_scan = scan_metadata(index)
     if not range_scan.has_xa:
@@ -215,6 +216,17 @@ def scan_effective(
     with_new_names = _with_new_names(xa, (*before, *range_scan.statements))
     range_scan = replace(_with_xa(range_scan, with_new_names), before=before)
     return taking_effect(index, xa), _with_derived(range_scan, index)
+
+
+def _require_names(index: SliceIndex, table: Table) -> None:
+    """Check that each slice of rows says which tables these are of. Raises LakeError."""
+    if len(index.unnamed):
+        at = index.begin(int(index.unnamed[0]))
+        raise LakeError(
+            f"{table.path}: the slice at {at} does not say which tables it has rows of: a build of before "
+            "the first version wrote it, and no table would get its rows; move the lake away, and run again, which "
+            "extracts the log anew"
+        )
 
 
 def _with_derived(range_scan: RangeScan, index: SliceIndex) -> RangeScan:

@@ -1,12 +1,20 @@
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.bronze.index import read_index
-from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableExtent, common_definition, scan_metadata
+from spark_jobs.bronze.scan import (
+    LoggedStatement,
+    RangeScan,
+    TableExtent,
+    common_definition,
+    scan_effective,
+    scan_metadata,
+)
 from spark_jobs.ddl.classify import Effect, classify
-from spark_jobs.errors import TableStopped
+from spark_jobs.errors import LakeError, TableStopped
 from spark_jobs.log.position import Position, Range
 from tests.binlogs.segment_spec import Commit, Insert, SegmentSpec, Statement, Table
 from tests.binlogs.segment_types import INT, VARCHAR
@@ -109,3 +117,13 @@ def test_bronze_tells_tables_definitions_and_statements(tmp_path: Path) -> None:
     (logged,) = range_scan.about(TableName("shop", "u"), at(4))
     assert (logged.database, logged.position < logged.stop <= occurrence.last) == ("shop", True)
     assert range_scan.about(NAME, at(4)) == range_scan.about(TableName("shop", "u"), logged.stop) == []
+
+
+def test_rows_of_tables_that_a_slice_does_not_name_are_refused(tmp_path: Path) -> None:
+    spec = SegmentSpec([Table("shop.t", key=["id"], id=INT.NOT_NULL)], [Insert("shop.t", (1,)), Commit()])
+    rows = bronze_rows("b.000001", spec.to_bytes(), target=1)
+    kind = rows.schema.field("tables")
+    rows = rows.set_column(rows.column_names.index("tables"), kind, pa.nulls(len(rows), kind.type))
+    table, version = bronze_of(tmp_path / "bronze", [rows])
+    with pytest.raises(LakeError, match=r"bronze: the slice at b\.000001:\d+ does not say which tables"):
+        scan_effective(table, version, Range(at(4), Position("b.000002", 4)), at(4))
