@@ -303,7 +303,8 @@ class MissingLog:
             listed = self._log(origin)
             files = listed.files if listed else ()
             reason = self._reasons.get(origin.label, "")
-            lines.append(f"  {reason or f'{origin.label} holds {files[0].name} to {files[-1].name}'}")
+            empty = "".join(f"; {file.name} is empty" for file in files if not file.has_events)
+            lines.append(f"  {reason or f'{origin.label} holds {files[0].name} to {files[-1].name}{empty}'}")
         return lines
 
     def _lacking(self, position: Position, lowest: Position, reached: Position) -> str:
@@ -361,7 +362,7 @@ def parts_before(listed: Log, lowest: Position, oldest: Position, stretch: Stret
     for number in range(oldest.number if is_inside else oldest.number - 1, lowest.number - 1, -1):
         file = by_number.get(number)
         stop = oldest.offset if number == oldest.number else file.size if file else 0
-        if file is None or file.size < stop:
+        if file is None or not file.has_events or file.size < stop:
             break
         start = lowest.offset if file.name == lowest.file and lowest.offset > FIRST_EVENT else 0
         parts = [*_but(FilePart(file.name, start, stop), stretch.passed_over), *parts]

@@ -18,7 +18,7 @@ from spark_jobs.binlog import Commits
 from spark_jobs.errors import SourceError
 from spark_jobs.log.gtid import DomainGtids, Gtids, MysqlGtids
 from spark_jobs.log.position import FIRST_EVENT, Position, file_number
-from spark_jobs.source.protocol import FilePart, Log, LogFile, Source
+from spark_jobs.source.protocol import FilePart, Log, LogFile, Source, require_events
 from spark_jobs.source.seek import Search
 
 _LAGS = (
@@ -50,6 +50,7 @@ def take_over(source: Source, log: Log, executed: Gtids) -> Takeover:
 def all_but(source: Source, log: Log, executed: Gtids) -> Takeover:
     """The whole of a log but for the transactions held, which it need not have. Raises SourceError, DecodeError."""
     search = _FailoverSearch(source, log, executed)
+    require_events(source.name, search.files[:-1])
     parts = [part for file in search.files for part in search.runs(file, is_first=False)] if executed else None
     return _takeover(search, search.complete_parts(search.files) if parts is None else parts)
 

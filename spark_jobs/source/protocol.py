@@ -8,7 +8,7 @@ picklable, and able to open its own file or connection.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
@@ -42,6 +42,11 @@ class LogFile:
     name: str
     size: int
     boundaries: tuple[int, ...] = field(default=(), compare=False)
+
+    @property
+    def has_events(self) -> bool:
+        """False of a file without bytes; a server lists a file that it cannot open with a size of 0, or less."""
+        return self.size > FIRST_EVENT
 
     def parts(self, start: int, stop: int) -> list[FilePart]:
         """The bytes between two boundaries, cut at others into parts of some size."""
@@ -79,14 +84,16 @@ class Log:
 
     def parts_from(self, start: Position) -> list[FilePart]:
         """Parts between a position and the end, file by file. Raises SourceError where it is not all there."""
+        files = [file for file in self.files if start.number <= file_number(file.name) <= self.end.number]
+        require_events(self.source, files[:-1])
         self._require_listed(start)
         if self.end.file not in [file.name for file in self.files]:
             raise SourceError(f"{self.source}: the log ends at {self.end}, in a file that it does not list; run again")
         parts = []
-        for file in self.files:
+        for file in files:
             begin = start.offset if file.name == start.file else 0
             stop = self.end.offset if file.name == self.end.file else file.size
-            if start.number <= file_number(file.name) <= self.end.number and begin < stop:
+            if begin < stop:
                 parts += file.parts(begin if begin > FIRST_EVENT else 0, stop)
         return parts
 
@@ -223,3 +230,14 @@ def require_contiguous(source: str, files: list[str]) -> None:
     for before, after in pairwise(files):
         if file_number(after) != file_number(before) + 1:
             raise SourceError(f"{source}: a file is missing between {before} and {after}; restore it and run again")
+
+
+def require_events(source: str, files: Iterable[LogFile]) -> None:
+    """Check that files which others follow have events. Raises SourceError."""
+    for file in files:
+        if not file.has_events:
+            raise SourceError(
+                f"{source}: {file.name} is empty, and others follow it: its copy failed, or it was removed from the "
+                f"server's folder by hand. Copy it again, or, of a server, have archived copies of it and of the next "
+                f"file read (stratalog extract --source {source} --archive DIR)"
+            )

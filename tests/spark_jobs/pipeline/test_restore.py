@@ -67,6 +67,13 @@ def test_what_a_stretch_never_had_is_not_brought() -> None:
     assert parts_before(log, second.begin, Position("b.000004", 4, 2), second) == expected
 
 
+def test_an_empty_file_is_none_of_them() -> None:
+    files = (LogFile("b.000001", 500), LogFile("b.000002", 0), LogFile("b.000003", 500))
+    begin = stretches(Checkpoint(Position("b.000001", 4), "x"))[0]
+    parts = parts_before(Log("shop", files, Position("b.000003", 500)), begin.begin, Position("b.000004", 4), begin)
+    assert parts == [FilePart("b.000003", 0, 500)]
+
+
 def content(number: int, server_id: int = 1, *, has_gtids: bool = True, late: int = 0, **keys: Any) -> bytes:
     """A file of four transactions, a second apart; its head names those of the files before it."""
     first = 1 + IN_A_FILE * (number - 1)
@@ -150,6 +157,8 @@ def test_what_nobody_has_is_named_with_what_each_origin_has(tmp_path: Path) -> N
     assert "archive holds b.000001 to b.000001\n" in message
     assert "source holds b.000003 to b.000005\n" in message
     assert message.endswith("name it: --archive DIR, or archive: under the source")
+    (tmp_path / "source" / "b.000003").write_bytes(b"")
+    assert "source holds b.000003 to b.000005; b.000003 is empty\n" in lacking(bronze_from("b.000004:4", source))
     empty = LogOrigin(Files("shop", tmp_path / "nowhere"), "the archive nowhere")
     message = lacking(bronze_from("b.000004:4", empty), "b.000003:4")
     assert "it needs b.000003, which no" in message

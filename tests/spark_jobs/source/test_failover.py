@@ -124,3 +124,10 @@ def test_all_but_those_held_need_not_have_them(tmp_path: Path) -> None:
     replica = source(tmp_path, [("", ["a:1", "b:1", "a:2"]), ("a:1-2 b:1", ["b:2"])])
     assert gtids_of(all_but(replica, replica.log(), gtids("a:1-9")), replica) == gtids("b:1-2")
     assert list(all_but(replica, replica.log(), gtids("")).parts) == all_parts(replica)
+
+
+def test_an_empty_file_that_others_follow_is_refused(tmp_path: Path) -> None:
+    replica = source(tmp_path, THREE)
+    (tmp_path / "log" / "b.000002").write_bytes(b"")
+    with pytest.raises(SourceError, match=r"^shop: b\.000002 is empty, and others follow it: "):
+        all_but(replica, replica.log(), gtids(""))

@@ -155,6 +155,17 @@ def test_an_end_in_a_file_that_is_not_listed_is_refused() -> None:
         log.parts_from(Position("b.000001", 4))
 
 
+@pytest.mark.parametrize("size", [-512, 0, 4])
+@pytest.mark.parametrize("start", ["b.000001:4", "b.000001:500", "b.000002:4"])
+def test_an_empty_file_that_others_follow_is_refused(start: str, size: int) -> None:
+    """A copy that failed; a server whose file was removed beside it lists no bytes, encrypted ones less."""
+    files = (LogFile("b.000001", 500), LogFile("b.000002", size), LogFile("b.000003", 700))
+    with pytest.raises(SourceError, match=r"^shop: b\.000002 is empty, and others follow it: "):
+        Log("shop", files, Position("b.000003", 700)).parts_from(Position.parse(start))
+    behind = Log("shop", files, Position("b.000003", 700)).parts_from(Position("b.000003", 4))
+    assert behind == [FilePart("b.000003", 0, 700)]
+
+
 @pytest.mark.parametrize(
     "until, minimum, end", [(None, 70, 99), (50, None, 50), (50, 40, 50), (50, 70, 70), (200, 70, 99)]
 )
