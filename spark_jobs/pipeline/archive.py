@@ -58,7 +58,9 @@ def read_archive(spark: SparkSession, pipeline: Pipeline, name: str, folder: Pat
 def _into(
     spark: SparkSession, lake: Lake, files: Files, snapshot: BronzeSnapshot, start: str, *, redact: Redaction | None
 ) -> Restored:
-    listed, end = files.log(), snapshot.end
+    # A folder counts no stretches: its files continue the newest one.
+    end = snapshot.end
+    listed = files.log().within(end.stretch)
     goes_on = end.file in [file.name for file in listed.files] and listed.end > end
     sequences = MissingLog(snapshot, [LogOrigin(files, str(files.directory))]).all_there_is()
     if not sequences and not goes_on:
