@@ -75,8 +75,18 @@ class LogSeeker:
             return self._snapshot.oldest if location == EARLIEST else self._snapshot.end
         parsed = parse_location(location)
         if isinstance(parsed, Position):
-            return parsed if "/" in location.partition(":")[0] else self._with_stretch(parsed)
+            return self._in_stretch(parsed) if "/" in location.partition(":")[0] else self._with_stretch(parsed)
         return self._resolved(parsed)
+
+    def _in_stretch(self, position: Position) -> Position:
+        """A position with its stretch. Raises ConfigError for a stretch that there is not."""
+        newest = self._stretches[-1].number
+        if position.stretch > newest:
+            raise ConfigError(
+                f"{self.name}: {position} is in stretch {position.stretch} of the log, and the newest one in bronze is "
+                f"{newest}; write the position of a stretch that there is, as stratalog status shows them"
+            )
+        return position
 
     def _with_stretch(self, position: Position) -> Position:
         """A position without its stretch. Raises ConfigError where its file's name occurs in several."""

@@ -18,7 +18,8 @@ from spark_jobs.errors import ConfigError
 FIRST_EVENT = 4
 """Offset of a file's first event: the four magic bytes stand before it."""
 
-_TEXT = re.compile(r"(?:(?P<stretch>[1-9]\d*)/)?(?P<file>[^/:]+\.\d+):(?P<offset>\d+)")
+_TEXT = re.compile(r"(?:(?P<stretch>[1-9]\d{,8})/)?(?P<file>[^/:]+\.\d{1,18}):(?P<offset>\d{1,18})")
+"""The lake's columns of these numbers are integers of 32, 64 and 64 bits."""
 
 
 def file_number(file: str) -> int:

@@ -6,9 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
-from spark_jobs.bronze.extract import extract
 from spark_jobs.bronze.seek import BronzeLog, range_in
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.changes.bronze_feed import changes_of_bronze
@@ -19,10 +17,9 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.source.files import Files
 from spark_jobs.source.protocol import Source
 from spark_jobs.source.seek import resolve_location
+from tests.binlogs.gtid_logs import land
 from tests.binlogs.segment_spec import UUID, Commit, Insert, SegmentSpec, Table, reframed
 from tests.binlogs.segment_types import INT
-
-pytestmark = pytest.mark.spark
 
 SPEC = SegmentSpec(tables=[Table("shop.t", key=["id"], id=INT.NOT_NULL)])
 A_FILE = 4
@@ -48,9 +45,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 
 @pytest.fixture(scope="module")
-def filled(spark: SparkSession, files: Files, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def filled(files: Files, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     lake = Lake(str(tmp_path_factory.mktemp("lake")))
-    extract(spark, lake, files, "earliest")
+    land(lake.bronze("shop"), files)
     return lake
 
 
@@ -60,7 +57,7 @@ def seeker() -> list[str]:
     return [*sets, *times, "b.000002:4", "b.000001:4"]
 
 
-def test_places_are_those_in_the_files(spark: SparkSession, files: Files, filled: Lake) -> None:
+def test_places_are_those_in_the_files(files: Files, filled: Lake) -> None:
     landed: Source = BronzeLog(BronzeSnapshot.of(filled, "shop"))
     assert landed.log() == files.log()
     from spark_jobs.log.location import parse_location
@@ -70,7 +67,7 @@ def test_places_are_those_in_the_files(spark: SparkSession, files: Files, filled
     assert len(positions) > 12
 
 
-def test_a_beginning_beyond_bronze_is_refused_as_such(spark: SparkSession, filled: Lake) -> None:
+def test_a_beginning_beyond_bronze_is_refused_as_such(filled: Lake) -> None:
     with pytest.raises(ConfigError) as refused:
         range_in(filled, "shop", "b.000009:4", None)
     end = BronzeSnapshot.of(filled, "shop").checkpoint.position
@@ -80,7 +77,17 @@ def test_a_beginning_beyond_bronze_is_refused_as_such(spark: SparkSession, fille
     )
 
 
-def test_a_range_between_places(spark: SparkSession, filled: Lake) -> None:
+@pytest.mark.parametrize(
+    "start, stop", [(None, "2/b.000001:4"), ("1/b.000001:4", "5/b.000001:4"), ("7/b.000001:4", None)]
+)
+def test_a_stretch_that_there_is_not_is_refused(filled: Lake, start: str | None, stop: str | None) -> None:
+    with pytest.raises(
+        ConfigError, match=r"^shop: ./b\.000001:4 is in stretch . of the log, and the newest one .* is 1;"
+    ):
+        range_in(filled, "shop", start, stop)
+
+
+def test_a_range_between_places(filled: Lake) -> None:
     log_range = range_in(filled, "shop", f"{UUID}:1-4", datetime.fromtimestamp(SECOND + 9, UTC).isoformat())
     assert log_range == Range(Position("b.000002", 4), Position("b.000003", 4))
     assert range_in(filled, "shop", "earliest", "latest") == range_in(filled, "shop", None, None)
@@ -96,14 +103,14 @@ def test_a_range_between_places(spark: SparkSession, filled: Lake) -> None:
         ("0-1-5", "is of a MySQL server"),
     ],
 )
-def test_what_bronze_does_not_hold_is_refused(spark: SparkSession, filled: Lake, location: str, reason: str) -> None:
+def test_what_bronze_does_not_hold_is_refused(filled: Lake, location: str, reason: str) -> None:
     with pytest.raises(SourceError, match=f"^shop: .*{reason}"):
         range_in(filled, "shop", location, None)
 
 
-def test_what_lies_before_bronze_names_what_can_be_done(spark: SparkSession, files: Files, tmp_path: Path) -> None:
+def test_what_lies_before_bronze_names_what_can_be_done(files: Files, tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
-    extract(spark, lake, files, f"{UUID}:1-6")
+    land(lake.bronze("shop"), files, f"{UUID}:1-6")
     log_range = range_in(lake, "shop", None, None)
     assert log_range.start.file == "b.000002"
     with pytest.raises(SourceError, match=r"oldest file there is, b\.000003; name a position, which may be in a file"):

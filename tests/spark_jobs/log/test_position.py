@@ -53,6 +53,9 @@ def test_what_is_written_is_read(text: str, file: str, offset: int, stretch: int
         "mysql-bin.000042:4:5",
         "/var/lib/mysql/mysql-bin.000042:4",
         ".000042:4",
+        "9999999999/mysql-bin.000042:4",
+        "mysql-bin.9999999999999999999:4",
+        "mysql-bin.000042:9999999999999999999",
     ],
 )
 def test_what_is_no_position_is_refused(text: str) -> None:
