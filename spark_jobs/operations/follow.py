@@ -16,6 +16,7 @@ from spark_jobs.bronze.source_endpoints import endpoints_of
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import StratalogError
 from spark_jobs.operations.observation.backlog import backlog, bronze_position, has_pending_work
+from spark_jobs.source.binlog_dump import FARTHEST
 from spark_jobs.source.log_watch import LogWatch
 from spark_jobs.source.server import Server
 
@@ -27,6 +28,8 @@ FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
 """Seconds that a source waits after its first failure in a row, and at most."""
 _LEAST_PAUSE = 1.0
 """Seconds between two runs of which the first found nothing, and between two looks at a folder."""
+_FAR_PAUSE = 5.0
+"""Seconds between two looks at a server's log where no dump can wait: behind 4 GiB of a file."""
 _STEP = 0.5
 """Seconds after which a wait looks whether it was stopped: a signal's handler must not touch the event's lock."""
 
@@ -79,21 +82,25 @@ class _Watch:
         while True:
             self.is_armed.wait()
             self.is_armed.clear()
-            # What keeps it from waiting is met by the run as well, which says it.
+            # What keeps it from waiting is met by the run as well, which says it; so the source is run in any case.
             try:
                 self._await_news()
             except StratalogError as error:
                 log.debug("%s: the log is not watched: %s", self.name, error)
-            self.news.set()
-            self.wake.set()
+            except Exception:
+                log.warning("%s: the log is not watched", self.name, exc_info=True)
+            finally:
+                self.news.set()
+                self.wake.set()
 
     def _await_news(self) -> None:
         source, position = endpoints_of(self.pipeline, self.name).current(), bronze_position(self.pipeline, self.name)
         if position is None:
             return
-        if not isinstance(source, Server):
+        if not isinstance(source, Server) or position.offset > FARTHEST:
+            pause = _FAR_PAUSE if isinstance(source, Server) else _LEAST_PAUSE
             while not self._has_grown():
-                time.sleep(_LEAST_PAUSE)
+                time.sleep(pause)
             return
         with LogWatch(self.name, source.settings, position, LOOK) as watch:
             while not watch.grows():

@@ -49,7 +49,7 @@ _COM_BINLOG_DUMP = 0x12
 _NON_BLOCK, _ANNOTATIONS = 0x01, 0x02
 _NO_REPLICA = 0
 """The server id of a dump: a server ends an older one of the same id or UUID, but never one of id 0, mysqlbinlog's."""
-_FARTHEST = 0xFFFFFFFF
+FARTHEST = 0xFFFFFFFF
 """The last offset that the command's four bytes can ask for."""
 _HEADER = 19
 
@@ -169,7 +169,7 @@ class Dump:
     def _open(self) -> None:
         """Ask for the dump from the last whole event on; what was handed on after it comes again."""
         assert not self._filled
-        begin = self._mark if self._mark <= _FARTHEST else FIRST_EVENT
+        begin = self._mark if self._mark <= FARTHEST else FIRST_EVENT
         self._begin = self._end = 0
         self._crc_again = 0
         self._state[:] = 0

@@ -1,12 +1,24 @@
 import os
+import struct
 import threading
 import time
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Self
 
 import pytest
+from pydantic import SecretStr
 
 from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
+from spark_jobs.config.servers import MySQL
+from spark_jobs.errors import SourceError
+from spark_jobs.log.position import Position
+from spark_jobs.operations import follow
 from spark_jobs.operations.follow import FIRST_WAIT, LONGEST_WAIT, Follower, Pace
+from spark_jobs.source.binlog_dump import FARTHEST
+from spark_jobs.source.server import Server
 from tests.fix_cli import SPEC
 
 NAMES = ["shop", "world"]
@@ -83,3 +95,53 @@ def test_a_stop_ends_the_wait(follower: Follower) -> None:
     assert follower.next_source(began + 60) is None
     assert follower.is_stopped
     assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(
+    "error", [SourceError("shop: it does not answer"), struct.error("'I' format requires a number")]
+)
+def test_a_watch_that_fails_has_the_source_run_each_time(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def await_news(watch: object) -> None:
+        raise error
+
+    monkeypatch.setattr(follow._Watch, "_await_news", await_news)
+    follower.start()
+    runs, deadline = Counter[str](), time.monotonic() + 10
+    while min(runs[name] for name in NAMES) < 3:
+        name = follower.next_source(deadline)
+        assert name, f"not run any more: {runs}"
+        runs[name] += 1
+        follower.arm(name)
+        follower.record_success(name, time.monotonic(), has_news=True)
+
+
+@pytest.mark.parametrize("offset, is_watched", [(FARTHEST, True), (FARTHEST + 1, False)])
+def test_a_server_whose_position_no_dump_can_have_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch, offset: int, is_watched: bool
+) -> None:
+    server = Server("shop", MySQL(host="127.0.0.1", port=1, user="u", password=SecretStr("p")))
+    asked, looks = list[Position](), iter([False, False, True])
+    monkeypatch.setattr(follow, "endpoints_of", lambda *_: SimpleNamespace(current=lambda: server))
+    monkeypatch.setattr(follow, "bronze_position", lambda *_: Position("b.000001", offset))
+    monkeypatch.setattr(follow, "_FAR_PAUSE", 0.01)
+    monkeypatch.setattr(follow._Watch, "_has_grown", lambda _: next(looks))
+
+    class Watch:
+        def __init__(self, name: str, settings: MySQL, position: Position, heartbeat: float) -> None:
+            asked.append(position)
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def grows(self) -> bool:
+            return True
+
+    monkeypatch.setattr(follow, "LogWatch", Watch)
+    pipeline: Pipeline = SimpleNamespace()  # type: ignore[assignment] # nobody reads it
+    follow._Watch(pipeline, "shop", threading.Event())._await_news()
+    assert bool(asked) is is_watched
+    assert next(looks, None) is (False if is_watched else None), "looked until it has grown"

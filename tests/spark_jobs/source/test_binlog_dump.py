@@ -122,7 +122,7 @@ def test_beyond_4_gib_a_file_is_asked_for_from_its_beginning(
     """The command has four bytes for the offset."""
     first, two, three = events(b"one", b"two", b"three")
     start = AFTER + len(first)
-    monkeypatch.setattr(binlog_dump, "_FARTHEST", start - 1)
+    monkeypatch.setattr(binlog_dump, "FARTHEST", start - 1)
     connections += [
         Scripted(packets([ROTATE, HEAD, *ok(first, two)])[:-2]),
         Scripted(packets([ROTATE, HEAD, *ok(first, two, three)])),
