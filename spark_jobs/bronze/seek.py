@@ -17,7 +17,6 @@ from spark_jobs.bronze.index import read_slices
 from spark_jobs.bronze.log_index import Stretch
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.errors import ConfigError, LakeError, SourceError
-from spark_jobs.lake.layout import Lake
 from spark_jobs.log.gtid import MysqlGtids
 from spark_jobs.log.location import EARLIEST, LATEST, LogLocation, parse_location
 from spark_jobs.log.position import Position, Range
@@ -30,13 +29,14 @@ LocationText = str | Position | None
 """A location as text, where a position without its stretch is known by its file's name; or a position as it is."""
 
 
-def range_in(lake: Lake, source: str, start: LocationText, stop: LocationText) -> Range:
+def range_in(snapshot: BronzeSnapshot, start: LocationText, stop: LocationText) -> Range:
     """The part of bronze between two locations, the oldest that it holds and its end where they are not named.
 
-    Raises LakeError where bronze is empty or gc has removed what is named, SourceError where a location is not in it,
-    ConfigError for what is none, and for a file's name that occurs in several stretches of the log.
+    It is read at this version: of a newer one gc may have removed some. Raises LakeError where gc has removed what is
+    named, SourceError where a location is not in it, ConfigError for what is none, and for a file's name that occurs in
+    several stretches of the log.
     """
-    snapshot = BronzeSnapshot.of(lake, source)
+    source = snapshot.source
     seeker = LogSeeker(snapshot)
     begin = seeker.position(start) if start else snapshot.oldest
     # A start that gc removed is an error; a range without a start takes what is left, and says so.

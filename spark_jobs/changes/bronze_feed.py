@@ -51,8 +51,8 @@ def changes_of_bronze(
     """
     definitions = HistoryDefinitions(partial(by_table, lake, source))
     encoder = JsonChanges(source, is_wanted, definitions.complete, prepared=True, output=output)
-    within = range_in(lake, source, start, stop)
     snapshot = bronze.BronzeSnapshot.of(lake, source)
+    within = range_in(snapshot, start, stop)
     redacted = bronze.redacted_within(snapshot.table, snapshot.version, within)
     if redacted:
         logger.warning("%s: in the slices that hold this range, %s", source, redacted)
@@ -212,8 +212,8 @@ class _LogPart:
 
 def _log_part(spark: SparkSession, lake: Lake, source: str, start: LocationText, stop: LocationText) -> _LogPart:
     """Part of the log with the earlier parts of a transaction that the range begins inside."""
-    within = range_in(lake, source, start, stop)
     snapshot = bronze.BronzeSnapshot.of(lake, source)
+    within = range_in(snapshot, start, stop)
 
     def overlapping(log_range: Range) -> DataFrame:
         return bronze.overlapping(spark, snapshot.table, snapshot.version, log_range).where("kind != 'control'")

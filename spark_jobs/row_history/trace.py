@@ -122,8 +122,8 @@ class TableTrace:
         Raises LakeError, SourceError, ConfigError, TableStopped.
         """
         lake = lake_of(pipeline)
-        within = range_in(lake, source, selection.start, selection.stop)
         snapshot = BronzeSnapshot.of(lake, source)
+        within = range_in(snapshot, selection.start, selection.stop)
         files = DataFiles(snapshot.table, snapshot.version)
         indexes = KeyIndexes(snapshot, files, HistoryDefinitions(partial(by_table, lake, source)))
         # Indexes that are there say which data files have no statement.

@@ -11,6 +11,7 @@ from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.export import export
 from spark_jobs.bronze.log_index import Stretch
 from spark_jobs.bronze.seek import range_in
+from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.changes.bronze_feed import changes_of_bronze
 from spark_jobs.changes.lines import wanted_tables
 from spark_jobs.config.loader import load
@@ -65,11 +66,11 @@ def test_each_transaction_is_there_once_in_the_order_of_the_stretches(spark: Spa
 
 def test_a_name_that_occurs_in_several_stretches_is_refused(spark: SparkSession, pipeline: Pipeline) -> None:
     lake = lake_of(pipeline)
-    assert range_in(lake, "shop", "other.000002:4", None).start == Position("other.000002", 4, 2)
-    assert range_in(lake, "shop", "b.000001:4", None).start == Position("b.000001", 4)
+    assert range_in(BronzeSnapshot.of(lake, "shop"), "other.000002:4", None).start == Position("other.000002", 4, 2)
+    assert range_in(BronzeSnapshot.of(lake, "shop"), "b.000001:4", None).start == Position("b.000001", 4)
     message = "^shop: b.000002:9 may lie in several stretches of the log; write 1/b.000002:9 or 3/b.000002:9$"
     with pytest.raises(ConfigError, match=message):
-        range_in(lake, "shop", "b.000002:9", None)
+        range_in(BronzeSnapshot.of(lake, "shop"), "b.000002:9", None)
 
 
 @pytest.mark.parametrize(
@@ -83,12 +84,12 @@ def test_a_name_that_occurs_in_several_stretches_is_refused(spark: SparkSession,
 def test_gtids_and_times_are_looked_for_in_all_stretches(
     spark: SparkSession, pipeline: Pipeline, location: str, position: str
 ) -> None:
-    assert str(range_in(lake_of(pipeline), "shop", location, None).start) == position
+    assert str(range_in(BronzeSnapshot.of(lake_of(pipeline), "shop"), location, None).start) == position
 
 
 def test_what_lies_in_a_file_held_in_part_is_to_be_named_by_position(spark: SparkSession, pipeline: Pipeline) -> None:
     with pytest.raises((SourceError, LakeError), match="name a position"):
-        range_in(lake_of(pipeline), "shop", f"{A}:1-5", None)
+        range_in(BronzeSnapshot.of(lake_of(pipeline), "shop"), f"{A}:1-5", None)
 
 
 def test_the_store_reads_all_of_it(spark: SparkSession, pipeline: Pipeline) -> None:

@@ -69,7 +69,7 @@ def test_places_are_those_in_the_files(files: Files, filled: Lake) -> None:
 
 def test_a_beginning_beyond_bronze_is_refused_as_such(filled: Lake) -> None:
     with pytest.raises(ConfigError) as refused:
-        range_in(filled, "shop", "b.000009:4", None)
+        range_in(BronzeSnapshot.of(filled, "shop"), "b.000009:4", None)
     end = BronzeSnapshot.of(filled, "shop").checkpoint.position
     assert str(refused.value) == (
         f"shop: b.000009:4 is after the end of the log in bronze, {end}; write an earlier position, "
@@ -84,13 +84,13 @@ def test_a_stretch_that_there_is_not_is_refused(filled: Lake, start: str | None,
     with pytest.raises(
         ConfigError, match=r"^shop: ./b\.000001:4 is in stretch . of the log, and the newest one .* is 1;"
     ):
-        range_in(filled, "shop", start, stop)
+        range_in(BronzeSnapshot.of(filled, "shop"), start, stop)
 
 
 def test_a_range_between_places(filled: Lake) -> None:
-    log_range = range_in(filled, "shop", f"{UUID}:1-4", datetime.fromtimestamp(SECOND + 9, UTC).isoformat())
+    log_range = range_in(BronzeSnapshot.of(filled, "shop"), f"{UUID}:1-4", datetime.fromtimestamp(SECOND + 9, UTC).isoformat())
     assert log_range == Range(Position("b.000002", 4), Position("b.000003", 4))
-    assert range_in(filled, "shop", "earliest", "latest") == range_in(filled, "shop", None, None)
+    assert range_in(BronzeSnapshot.of(filled, "shop"), "earliest", "latest") == range_in(BronzeSnapshot.of(filled, "shop"), None, None)
     lines = changes_of_bronze(filled, "shop", f"{UUID}:1-3", f"{UUID}:1-6", is_wanted=wanted_tables([]))
     assert [json.loads(line)["after"]["id"] for line in "".join(lines).splitlines()] == [4, 5, 6]
 
@@ -105,16 +105,16 @@ def test_a_range_between_places(filled: Lake) -> None:
 )
 def test_what_bronze_does_not_hold_is_refused(filled: Lake, location: str, reason: str) -> None:
     with pytest.raises(SourceError, match=f"^shop: .*{reason}"):
-        range_in(filled, "shop", location, None)
+        range_in(BronzeSnapshot.of(filled, "shop"), location, None)
 
 
 def test_what_lies_before_bronze_names_what_can_be_done(files: Files, tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     land(lake.bronze("shop"), files, f"{UUID}:1-6")
-    log_range = range_in(lake, "shop", None, None)
+    log_range = range_in(BronzeSnapshot.of(lake, "shop"), None, None)
     assert log_range.start.file == "b.000002"
     with pytest.raises(SourceError, match=r"oldest file there is, b\.000003; name a position, which may be in a file"):
-        range_in(lake, "shop", f"{UUID}:1-7", None)
-    assert range_in(lake, "shop", f"{UUID}:1-9", None).start.file == "b.000003"
+        range_in(BronzeSnapshot.of(lake, "shop"), f"{UUID}:1-7", None)
+    assert range_in(BronzeSnapshot.of(lake, "shop"), f"{UUID}:1-9", None).start.file == "b.000003"
     with pytest.raises(LakeError, match="bronze holds nothing yet"):
-        range_in(lake, "other", None, None)
+        BronzeSnapshot.of(lake, "other")
