@@ -21,6 +21,7 @@ from spark_jobs.log.gtid import Gtids
 from spark_jobs.log.location import parse_start
 from spark_jobs.log.position import Position, Range, file_number
 from spark_jobs.source.failover import Takeover, all_but, take_over
+from spark_jobs.source.file_ends import require_ends
 from spark_jobs.source.protocol import FilePart, Log, Source, require_boundary
 from spark_jobs.source.retention_margin import file_started_at
 from spark_jobs.source.seek import Search, find_start, transactions_before
@@ -65,6 +66,7 @@ def first_log(source: Source, start: str, until: Position | None = None) -> Next
     location = parse_start(start)
     first = find_start(source, log, location)
     parts = log.parts_from(first)
+    require_ends(source, log, first)
     if isinstance(location, Position):
         require_boundary(source, first)
     begun_at = file_started_at(source.reading(), log.end.file)
@@ -118,7 +120,9 @@ class _Following:
 
     def _continued(self, log: Log, log_stretches: tuple[Stretch, ...]) -> NextLog:
         log = log.within(self.position.stretch).up_to(self.until, self.position)
-        parts = log.parts_from(log.first if self._is_done_before(log) else self.position)
+        start = log.first if self._is_done_before(log) else self.position
+        parts = log.parts_from(start)
+        require_ends(self.source, log, start)
         same_file = log.end.file == self.position.file and log_stretches[-1].began
         began = log_stretches[-1].began if same_file else file_started_at(self.source.reading(), log.end.file)
         last = log_stretches[-1]
@@ -172,6 +176,7 @@ class _Following:
         takeover: Takeover,
         executed: Gtids | None,
     ) -> NextLog:
+        require_ends(self.source, log, takeover.begin)
         number = log_stretches[-1].number + 1
         log = log.within(number)
         opened = Stretch(

@@ -37,6 +37,7 @@ from spark_jobs.log.location import LogLocation, parse_location
 from spark_jobs.log.position import FIRST_EVENT, Position, Range, file_number
 from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.schema import history as schema_history
+from spark_jobs.source.file_ends import require_joints
 from spark_jobs.source.files import Files
 from spark_jobs.source.protocol import FilePart, Log, PartReader, Source
 from spark_jobs.source.retention_margin import file_started_at
@@ -411,6 +412,8 @@ def _require_one_log(source: Files, listed: Log, names: Sequence[str], oldest: P
     for name in names:
         if name != oldest.file:
             source.require_closed(name)
+    numbers = range(file_number(names[0]), oldest.number + 1)
+    require_joints(source, listed, [file for file in listed.files if file_number(file.name) in numbers])
     for (before, after), name in zip(pairwise(heads), names[1:], strict=False):
         if before.created > after.created or not _is_within(before.previous, after.previous):
             raise SourceError(f"its {name} does not go on where the file before it ends: they are of several logs")

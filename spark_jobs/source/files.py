@@ -34,6 +34,9 @@ CHUNK = 4 << 20
 _NAME = re.compile(r"(.+)\.(\d{6,})")
 _HEADER = 19
 _IN_USE = 0x0001
+_TAIL = 1 << 10
+"""Bytes that a file's last event fits into: a ROTATE has the next file's name."""
+_STOP, _ROTATE = 3, 4
 
 
 class Files:
@@ -89,6 +92,16 @@ class Files:
                     "again, now that it is closed"
                 )
 
+    def is_in_use(self, file: str) -> bool:
+        """True if a file's head says that its server is writing it. Raises SourceError."""
+        with _file_errors(f"{self.name}: {self.directory}"):
+            return _in_use(self.directory / file)
+
+    def ends_by_event(self, file: LogFile) -> bool:
+        """True if a file's last event is one that closes it: ROTATE, or STOP at a shutdown. Raises SourceError."""
+        part = FilePart(file.name, max(file.size - _TAIL, FIRST_EVENT), file.size)
+        return _is_closing(b"".join(FileReading(self.directory).chunks(part)))
+
     def names(self) -> list[str]:
         """The log's files in order, by their names alone. Raises SourceError."""
         with _file_errors(f"{self.name}: {self.directory}"):
@@ -96,8 +109,10 @@ class Files:
 
     def _sizes(self) -> dict[str, int]:
         """Each file of the directory, whatever it is, with its bytes; a directory may have a hundred thousand."""
-        with os.scandir(self.directory) as entries:
-            return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+        with os.scandir(self.directory) as listed:
+            # All names first: a file that another one follows has its last byte by then.
+            entries = list(listed)
+        return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
 
     def _log_names(self, files: Collection[str]) -> list[str]:
         """The log's files among those of the directory, in order. Raises SourceError."""
@@ -145,7 +160,7 @@ class FileReading:
 
     def __call__(self, part: FilePart) -> tuple[FormatDescription | None, Iterator[bytes]]:
         format_ = self._format(part.file) if part.start else None
-        return format_, self._chunks(part)
+        return format_, self.chunks(part)
 
     def _format(self, file: str) -> FormatDescription:
         with _file_errors(file), (self.directory / file).open("rb") as stream:
@@ -154,7 +169,8 @@ class FileReading:
             body = stream.read(int.from_bytes(header[9:13], "little") - _HEADER)
         return FormatDescription.parse(header + body, f"{file}:{FIRST_EVENT}")
 
-    def _chunks(self, part: FilePart) -> Iterator[bytes]:
+    def chunks(self, part: FilePart) -> Iterator[bytes]:
+        """The bytes of a part, wherever it begins. Raises SourceError."""
         remaining = part.stop - part.start
         with _file_errors(part.file), (self.directory / part.file).open("rb") as stream:
             stream.seek(part.start)
@@ -186,6 +202,18 @@ def _file_errors(subject: str) -> Iterator[None]:
 def _is_text(name: str) -> bool:
     """True if a position may have the name."""
     return ":" not in name and printable(name) == name
+
+
+def _is_closing(tail: bytes) -> bool:
+    """True if the last bytes of a file are an event that closes it, by its length; a ROTATE's body begins with a 4."""
+    for at in range(len(tail) - _HEADER + 1):
+        code, length = tail[at + 4], int.from_bytes(tail[at + 9 : at + 13], "little")
+        if at + length == len(tail) and (
+            (code == _STOP and length <= _HEADER + 4)
+            or (code == _ROTATE and tail[at + _HEADER :][:8] == FIRST_EVENT.to_bytes(8, "little"))
+        ):
+            return True
+    return False
 
 
 def _in_use(path: Path) -> bool:

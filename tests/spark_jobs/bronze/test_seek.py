@@ -88,9 +88,13 @@ def test_a_stretch_that_there_is_not_is_refused(filled: Lake, start: str | None,
 
 
 def test_a_range_between_places(filled: Lake) -> None:
-    log_range = range_in(BronzeSnapshot.of(filled, "shop"), f"{UUID}:1-4", datetime.fromtimestamp(SECOND + 9, UTC).isoformat())
+    log_range = range_in(
+        BronzeSnapshot.of(filled, "shop"), f"{UUID}:1-4", datetime.fromtimestamp(SECOND + 9, UTC).isoformat()
+    )
     assert log_range == Range(Position("b.000002", 4), Position("b.000003", 4))
-    assert range_in(BronzeSnapshot.of(filled, "shop"), "earliest", "latest") == range_in(BronzeSnapshot.of(filled, "shop"), None, None)
+    assert range_in(BronzeSnapshot.of(filled, "shop"), "earliest", "latest") == range_in(
+        BronzeSnapshot.of(filled, "shop"), None, None
+    )
     lines = changes_of_bronze(filled, "shop", f"{UUID}:1-3", f"{UUID}:1-6", is_wanted=wanted_tables([]))
     assert [json.loads(line)["after"]["id"] for line in "".join(lines).splitlines()] == [4, 5, 6]
 

@@ -188,6 +188,18 @@ def test_files_of_another_log_are_refused(
     ], "another origin may have them"
 
 
+@pytest.mark.parametrize("name", ["b.000001", "b.000003"])
+def test_an_archive_with_a_file_that_lacks_its_end_is_refused(tmp_path: Path, name: str) -> None:
+    archive = folder(tmp_path / "archive", 1, 2, 3, 4)
+    spec = replace(SPEC, changes=[Insert("shop.t", (1,)), Commit()], rotate_to="b.000002")
+    end = sum(map(len, spec.events()[2:]))
+    path = tmp_path / "archive" / name
+    path.write_bytes(path.read_bytes()[:-end])
+    assert f"{name} lacks its end, and b.00000{int(name[-1]) + 1} follows it" in lacking(
+        bronze_from("b.000004:4", archive)
+    )
+
+
 @pytest.mark.parametrize("keys", [{"late": 99}, {"number": 9}])
 def test_an_archive_of_two_logs_is_refused(tmp_path: Path, keys: dict[str, Any]) -> None:
     archive = folder(tmp_path / "archive", 1, 2, 3)

@@ -1,6 +1,7 @@
 import os
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -247,3 +248,30 @@ def test_a_log_whose_files_no_position_can_name_is_refused(tmp_path: Path, name:
         Files("shop", tmp_path).log()
     assert "is not UTF-8, or has a colon or control characters" in str(refused.value)
     assert str(refused.value).isprintable()
+
+
+def test_a_file_that_another_one_follows_is_listed_with_its_last_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server goes on to the next file while the folder is listed."""
+    source = filled(tmp_path, "mysql-bin.000001", last=OPEN.to_bytes())
+
+    @contextmanager
+    def scandir(folder: Path) -> Iterator[Iterator[Entry]]:
+        def entries() -> Iterator[Entry]:
+            yield Entry(folder / "mysql-bin.000001")
+            filled(tmp_path, "mysql-bin.000001", "mysql-bin.000002", last=OPEN.to_bytes())
+            yield Entry(folder / "mysql-bin.000002")
+
+        yield entries()
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert [file.size for file in source.log().files] == [len(SPEC.to_bytes()), len(OPEN.to_bytes())]
+    assert len(SPEC.to_bytes()) > len(OPEN.to_bytes())
+
+
+class Entry:
+    """An entry of a folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.name, self.is_file, self.stat = path.name, path.is_file, path.stat
