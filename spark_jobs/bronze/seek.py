@@ -16,12 +16,13 @@ from spark_jobs.bronze.data_files import DataFiles
 from spark_jobs.bronze.index import read_slices
 from spark_jobs.bronze.log_index import Stretch
 from spark_jobs.bronze.table import BronzeSnapshot
+from spark_jobs.bronze.time_seek import last_commit_before
 from spark_jobs.errors import ConfigError, LakeError, SourceError
 from spark_jobs.log.gtid import MysqlGtids
 from spark_jobs.log.location import EARLIEST, LATEST, LogLocation, parse_location
-from spark_jobs.log.position import Position, Range
+from spark_jobs.log.position import FIRST_EVENT, Position, Range
 from spark_jobs.source.protocol import ALONE, FilePart, Log, LogFile, PartReader
-from spark_jobs.source.seek import Search, resolve_location
+from spark_jobs.source.seek import Search, require_past, resolve_location
 
 log = logging.getLogger(__name__)
 
@@ -109,25 +110,39 @@ class LogSeeker:
 
     def _resolved(self, location: LogLocation) -> Position:
         """A GTID set or a time, looked for in the newest stretch first. Raises what the newest one said."""
+        if isinstance(location, datetime):
+            return self._resolved_time(location)
         first_error: SourceError | LakeError | None = None
         for stretch in reversed(self._stretches):
             landed = BronzeLog(self._snapshot, stretch)
             try:
-                listed = landed.log()
-                if isinstance(location, datetime) and stretch.number > 1 and landed.started_at(listed) > location:
-                    continue
-                return replace(resolve_location(landed, listed, location), stretch=stretch.number)
+                return replace(resolve_location(landed, landed.log(), location), stretch=stretch.number)
             except (SourceError, LakeError) as error:
                 first_error = first_error or error
-        if first_error is None:
-            raise SourceError(f"{self.name}: bronze does not hold {location}; name a position")
+        assert first_error
         raise first_error
+
+    def _resolved_time(self, moment: datetime) -> Position:
+        """The end of the last transaction before a time, in the newest stretch that has one.
+
+        Raises SourceError, LakeError.
+        """
+        oldest = self._snapshot.oldest.stretch
+        held_stretches = [stretch for stretch in self._stretches if stretch.number >= oldest]
+        for stretch in reversed(held_stretches):
+            position = BronzeLog(self._snapshot, stretch).end_before(moment)
+            if position is not None:
+                return position
+        # Nothing that is held came before it: an error, but for a log that begins there.
+        landed = BronzeLog(self._snapshot, held_stretches[0])
+        return replace(resolve_location(landed, landed.log(), moment), stretch=oldest)
 
 
 class BronzeLog:
     """One stretch of a bronze table at one version, as a source; the last one where none is named.
 
-    The files that it holds from their first byte on can be searched.
+    The files that it holds from their first byte on can be searched, those that follow the last one of which it holds a
+    part alone: a search takes each file for the next one. A time is looked for in the others, too.
     """
 
     earlier = "name a position, which may be in a file that bronze has in part, or a later position"
@@ -138,26 +153,55 @@ class BronzeLog:
         self.name = snapshot.source
         self._files = DataFiles(snapshot.table, snapshot.version)
         self._held_files = bronze.files(snapshot.table, snapshot.version)
-        self._end = snapshot.end
+        self._oldest, self._end = snapshot.oldest, snapshot.end
         self._stretch = stretch or stretches(snapshot.checkpoint)[-1]
 
     def log(self, held: Position | None = None) -> Log:  # noqa: ARG002 - bronze knows its end
         """The log that bronze holds, as a source would list it."""
-        files_here = [file for file in self._held_files if file.stretch == self._stretch.number]
-        files = [LogFile(file.file, file.stop) for file in files_here]
-        first_bytes = {file.file for file in files_here if not file.start}
-        complete_files = tuple(
-            file for file in files if file.name in first_bytes and self._stretch.holds_whole(file.name)
-        )
-        if not complete_files:
+        listed = self._listed()
+        if not listed.files:
             raise LakeError(f"{self.name}: bronze holds no file from its first byte on; {self.earlier}")
-        is_last = self._stretch.number == self._end.stretch
-        end = self._end if is_last else Position(files[-1].name, files[-1].size)
-        return Log(self.name, complete_files, replace(end, stretch=1))
+        return listed
 
-    def started_at(self, listed: Log) -> datetime:
-        """Time when the oldest searchable file was started, by its server's clock."""
-        return datetime.fromtimestamp(Search(self, listed).head(listed.files[0]).created, UTC)
+    def _listed(self) -> Log:
+        """The files that can be searched, if there are any, and the end of the stretch as it is now."""
+        files, end = list[LogFile](), self._stretch.begin
+        for file in self._held_files:
+            if file.stretch != self._stretch.number:
+                continue
+            end = file.end
+            if file.start or not self._stretch.holds_whole(file.file):
+                files = []
+            else:
+                files.append(LogFile(file.file, file.stop))
+        end = self._end if self._stretch.number == self._end.stretch else end
+        return Log(self.name, tuple(files), replace(end, stretch=1))
+
+    def end_before(self, moment: datetime) -> Position | None:
+        """The end of the stretch's last transaction that committed before a time; None where none did.
+
+        Raises SourceError where all of them did and others may come, LakeError, DecodeError.
+        """
+        listed, number = self._listed(), self._stretch.number
+        search = Search(self, listed)
+        second = moment.timestamp()
+        if listed.files and search.head(listed.files[0]).created + 1 <= second:
+            return replace(resolve_location(self, listed, moment), stretch=number)
+        # In what was logged before the first file that was begun later, of which bronze may hold a part.
+        later = next((file for file in listed.files if search.head(file).created >= second), None)
+        end = Position(later.name, FIRST_EVENT, number) if later else replace(listed.end, stretch=number)
+        begin = max(self._stretch.begin, self._oldest)
+        if end <= begin:
+            return None
+        part = Range(begin, replace(end, offset=0) if later else end)
+        last = last_commit_before(self._files, part, moment)
+        if last is None:
+            return None
+        if not last.is_end:
+            return last.stop
+        if not later:
+            require_past(self, listed, moment, last.latest)
+        return end
 
     def reading(self) -> PartReader:
         return self._read_head

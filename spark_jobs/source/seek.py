@@ -219,7 +219,7 @@ class _Time(Search):
     def __init__(self, source: Source, log: Log, moment: datetime) -> None:
         super().__init__(source, log)
         self.moment = moment
-        self.micros = (moment - _EPOCH) // _MICROSECOND
+        self.micros = micros_of(moment)
 
     def find(self) -> Position:
         files = self._candidate_files()
@@ -236,7 +236,7 @@ class _Time(Search):
             if not any_later:
                 position = self.after(file)
         if not any_later and files[-1][0] == self.files[-1]:
-            self._require_past(latest)
+            require_past(self.source, self.log, self.moment, latest)
         return position
 
     def _candidate_files(self) -> list[tuple[LogFile, FileHead]]:
@@ -256,19 +256,28 @@ class _Time(Search):
             f"{_time_text(head.created * 1_000_000)}; {self.source.earlier}"
         )
 
-    def _require_past(self, latest: int) -> None:
-        """Check that no later transaction can commit before the time. Raises SourceError."""
-        now = self.source.now()
-        if now is not None and self.moment > now:
-            raise SourceError(
-                f"{self.name}: {self.moment.isoformat()} is still to come by the server's clock, which says "
-                f"{now.isoformat()}; name an earlier time, or the end of the log, {self.log.end}"
-            )
-        if now is None:
-            raise SourceError(
-                f"{self.name}: {self.moment.isoformat()} is after the end of the log at {self.log.end}, whose last "
-                f"transaction committed at {_time_text(latest)}; name an earlier time, or that position"
-            )
+
+def require_past(source: Source, log: Log, moment: datetime, latest: int) -> None:
+    """Check that no later transaction can commit before a time. latest: when the last one did, in µs since 1970.
+
+    Raises SourceError.
+    """
+    now = source.now()
+    if now is not None and moment > now:
+        raise SourceError(
+            f"{source.name}: {moment.isoformat()} is still to come by the server's clock, which says "
+            f"{now.isoformat()}; name an earlier time, or the end of the log, {log.end}"
+        )
+    if now is None:
+        raise SourceError(
+            f"{source.name}: {moment.isoformat()} is after the end of the log at {log.end}, whose last "
+            f"transaction committed at {_time_text(latest)}; name an earlier time, or that position"
+        )
+
+
+def micros_of(moment: datetime) -> int:
+    """Microseconds from 1970 UTC to a time."""
+    return (moment - _EPOCH) // _MICROSECOND
 
 
 def _time_text(micros: int) -> str:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.bronze.seek import BronzeLog, range_in
+from spark_jobs.bronze.commit import stretches
+from spark_jobs.bronze.seek import BronzeLog, LogSeeker, range_in
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.changes.bronze_feed import changes_of_bronze
 from spark_jobs.changes.lines import wanted_tables
@@ -17,7 +18,7 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.source.files import Files
 from spark_jobs.source.protocol import Source
 from spark_jobs.source.seek import resolve_location
-from tests.binlogs.gtid_logs import land
+from tests.binlogs.gtid_logs import A, B, ServerFolder, file_of, land
 from tests.binlogs.segment_spec import UUID, Commit, Insert, SegmentSpec, Table, reframed
 from tests.binlogs.segment_types import INT
 
@@ -122,3 +123,71 @@ def test_what_lies_before_bronze_names_what_can_be_done(files: Files, tmp_path: 
     assert range_in(BronzeSnapshot.of(lake, "shop"), f"{UUID}:1-9", None).start.file == "b.000003"
     with pytest.raises(LakeError, match="bronze holds nothing yet"):
         BronzeSnapshot.of(lake, "other")
+
+
+def time_text(seconds: float) -> str:
+    return datetime.fromtimestamp(SECOND + seconds, UTC).isoformat()
+
+
+@pytest.fixture(params=["still open", "rotated since"])
+def moved(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
+    """A primary's a:1 to a:4, a second apart, and a:5 to a:9 of a replica that has all of them in one file."""
+    lake = Lake(str(tmp_path / "lake"))
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "one" / "b.000001").write_bytes(file_of("", ["a:1", "a:2", "a:3", "a:4"], "", SECOND))
+    land(lake.bronze("shop"), ServerFolder(tmp_path / "one", A, "one"))
+    following = "other.000002" if request.param == "rotated since" else ""
+    names = [f"a:{number}" for number in range(1, 10)]
+    (tmp_path / "two" / "other.000001").write_bytes(file_of("", names, following, SECOND))
+    if following:
+        (tmp_path / "two" / following).write_bytes(file_of("a:1-9", ["a:10", "a:11"], "", SECOND + 20))
+    land(lake.bronze("shop"), ServerFolder(tmp_path / "two", B, "two"))
+    return lake
+
+
+@pytest.mark.parametrize(
+    "seconds, number, before", [(0.5, 1, 1), (3, 1, 3), (4, 1, 4), (5, 2, 5), (6.5, 2, 7), (8, 2, 8)]
+)
+def test_a_time_in_a_file_that_is_held_in_part(moved: Lake, seconds: float, number: int, before: int) -> None:
+    snapshot = BronzeSnapshot.of(moved, "shop")
+    position = LogSeeker(snapshot).position(time_text(seconds))
+    lines = changes_of_bronze(moved, "shop", None, position, is_wanted=wanted_tables([]))
+    assert [json.loads(line)["after"]["id"] for line in "".join(lines).splitlines()] == [*range(1, before + 1)]
+    second = stretches(snapshot.checkpoint)[-1]
+    assert second.begin.offset > 4
+    assert (position.stretch, position > second.begin) == (number, number == 2)
+
+
+def test_a_time_to_come_is_refused_in_a_file_that_is_held_in_part(moved: Lake) -> None:
+    with pytest.raises(
+        SourceError,
+        match=r"^shop: 2100-.* is after the end of the log at other\.00000.:\d+, whose last .* committed at 2023",
+    ):
+        LogSeeker(BronzeSnapshot.of(moved, "shop")).position("2100-01-01T00:00:00Z")
+
+
+@pytest.mark.parametrize("seconds, rest", [(10.5, [2, 3, 4]), (21.5, [3, 4]), (22.5, [4])])
+def test_a_file_with_a_gap_between_complete_ones(tmp_path: Path, seconds: float, rest: list[int]) -> None:
+    """A replica with appliers side by side committed b:1 before a:4, and its log was rotated between them."""
+    lake = Lake(str(tmp_path / "lake"))
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "one" / "b.000001").write_bytes(file_of("", ["a:1", "a:2", "a:3", "a:4"], "", SECOND))
+    land(lake.bronze("shop"), ServerFolder(tmp_path / "one", A, "one"))
+    files = [
+        ("", ["a:1", "a:2", "a:3"], 0),
+        ("a:1-3", ["b:1"], 10),
+        ("a:1-3 b:1", ["a:4", "b:2", "b:3"], 20),
+        ("a:1-4 b:1-3", ["b:4"], 30),
+    ]
+    for number, (previous, transactions, second) in enumerate(files, 1):
+        following = f"other.{number + 1:06d}" if number < len(files) else ""
+        content = file_of(previous, transactions, following, SECOND + second)
+        (tmp_path / "two" / f"other.{number:06d}").write_bytes(content)
+    land(lake.bronze("shop"), ServerFolder(tmp_path / "two", B, "two"))
+    seeker = LogSeeker(BronzeSnapshot.of(lake, "shop"))
+    lines = changes_of_bronze(lake, "shop", seeker.position(time_text(seconds)), None, is_wanted=wanted_tables([]))
+    assert [json.loads(line)["after"]["id"] for line in "".join(lines).splitlines()] == rest
+    with pytest.raises(SourceError, match="name a position, which may be in a file that bronze has in part"):
+        seeker.position(f"{A}:1-3,{B}:1")
