@@ -22,7 +22,8 @@ class Stretch:
 
     begin: nothing of the server's log before it was read. began: the second, since 1970, in which the server began the
     file that bronze ends in. gtids: all transactions before ``begin``, kept for the last stretch. passed_over: what
-    lies behind ``begin`` and was not read, because an earlier stretch has these transactions. What is None is unknown.
+    lies behind ``begin`` and was not read, because an earlier stretch has these transactions. server_id: the server's,
+    which tells MariaDB's servers apart, since they have no UUID. What is None is unknown.
     """
 
     number: int
@@ -32,10 +33,11 @@ class Stretch:
     began: int | None = None
     gtids: Gtids | None = None
     passed_over: tuple[FilePart, ...] = ()
+    server_id: str | None = None
 
     def to_note(self) -> dict[str, Any]:
         note: dict[str, Any] = {"stretch": self.number, "begin": str(self.begin)}
-        known_values = {"endpoint": self.endpoint, "uuid": self.uuid, "began": self.began}
+        known_values = {"endpoint": self.endpoint, "uuid": self.uuid, "server_id": self.server_id, "began": self.began}
         note |= {key: value for key, value in known_values.items() if value is not None}
         note |= {} if self.gtids is None else {"gtids": str(self.gtids)}
         gaps = [[part.file, part.start, part.stop] for part in self.passed_over]
@@ -53,6 +55,7 @@ class Stretch:
             began=note.get("began"),
             gtids=None if text is None else parse_gtids(text) if text else MysqlGtids(),
             passed_over=tuple(FilePart(*gap) for gap in note.get("passed_over", ())),
+            server_id=note.get("server_id"),
         )
 
     def file(self, number: int) -> str:

@@ -69,8 +69,17 @@ def first_log(source: Source, start: str, until: Position | None = None) -> Next
     require_ends(source, log, first)
     if isinstance(location, Position):
         require_boundary(source, first)
+    # What tells the server and its files again, at the next run.
     begun_at = file_started_at(source.reading(), log.end.file)
-    opened = Stretch(1, first, source.endpoint, log.uuid, begun_at, transactions_before(source, log, first))
+    opened = Stretch(
+        number=1,
+        begin=first,
+        endpoint=source.endpoint,
+        uuid=log.uuid,
+        began=begun_at,
+        gtids=transactions_before(source, log, first),
+        server_id=log.server_id,
+    )
     return NextLog(log, Range(first, max(first, log.end)), tuple(parts), (opened,))
 
 
@@ -123,11 +132,16 @@ class _Following:
         start = log.first if self._is_done_before(log) else self.position
         parts = log.parts_from(start)
         require_ends(self.source, log, start)
+        # The index says when the newest file was begun, and what was not known of the server before.
         same_file = log.end.file == self.position.file and log_stretches[-1].began
         began = log_stretches[-1].began if same_file else file_started_at(self.source.reading(), log.end.file)
         last = log_stretches[-1]
         last = replace(
-            last, endpoint=self.source.endpoint or last.endpoint, uuid=log.uuid or last.uuid, began=began or last.began
+            last,
+            endpoint=self.source.endpoint or last.endpoint,
+            uuid=log.uuid or last.uuid,
+            began=began or last.began,
+            server_id=log.server_id or last.server_id,
         )
         return NextLog(
             log, Range(self.position, max(self.position, log.end)), tuple(parts), (*log_stretches[:-1], last)
@@ -187,6 +201,7 @@ class _Following:
             began=file_started_at(self.source.reading(), log.end.file),
             gtids=executed,
             passed_over=takeover.passed_over,
+            server_id=log.server_id,
         )
         return NextLog(log, Range(self.position, log.end), takeover.parts, (*log_stretches, opened), relation)
 
@@ -207,10 +222,12 @@ class _Following:
 
     def _other_server(self, log: Log, log_stretches: tuple[Stretch, ...]) -> str:
         last = _last_stretch_of_endpoint(self.source, log_stretches) or log_stretches[-1]
-        server_uuid = log.uuid or self.source.endpoint or "there"
+        before, now = last.uuid or last.endpoint, log.uuid or self.source.endpoint or "there"
+        if not (last.uuid and log.uuid) and _has_other_id(log, last):
+            before, now = f"server id {last.server_id}", f"server id {log.server_id}"
         return (
-            f"the server is another one: bronze holds the log of {last.uuid or last.endpoint}, the server there now is "
-            f"{server_uuid}; point the source at the first server, or give the new one a source name of its own. Where "
+            f"the server is another one: bronze holds the log of {before}, the server there now is {now}; point the "
+            "source at the first server, or give the new one a source name of its own. Where "
             "it has the same transactions, say on_new_server: continue, and the source goes on by GTID"
         )
 
@@ -239,19 +256,41 @@ class _Following:
 
 def _relation(source: Source, log: Log, log_stretches: tuple[Stretch, ...], position: Position) -> Relation:
     last = log_stretches[-1]
-    if log.uuid and last.uuid:
-        is_same = log.uuid == last.uuid
-    elif source.endpoint is None or (last.endpoint is None and not source.switch.has_several):
+    is_same = _is_same_server(source, log, last, position)
+    if is_same is None and (
+        source.endpoint is None
+        or source.endpoint == last.endpoint
+        or (last.endpoint is None and not source.switch.has_several)
+    ):
         is_same = True
-    else:  # MariaDB has no UUID
-        is_same = source.endpoint == last.endpoint
     if is_same:
         return Relation.RESTARTED if _is_again(source, log, last, position) else Relation.SAME
-    if not source.switch.has_several and not log.uuid:  # the address may have changed, and the server not
+    if is_same is None and not source.switch.has_several and not log.uuid:  # another address, perhaps of this server
         return Relation.ANOTHER if last.began is None or _is_again(source, log, last, position) else Relation.SAME
     before = _last_stretch_of_endpoint(source, log_stretches)
-    is_changed = before is not None and before.uuid != log.uuid
+    is_changed = before is not None and (before.uuid != log.uuid or _has_other_id(log, before))
     return Relation.ENDPOINT if source.switch.has_several and not is_changed else Relation.ANOTHER
+
+
+def _is_same_server(source: Source, log: Log, last: Stretch, position: Position) -> bool | None:
+    """True if the server is the one of a stretch; None where no identity says so.
+
+    MySQL has a UUID. MariaDB has a server id, which may be changed: its log goes on in the same file.
+    """
+    if log.uuid and last.uuid:
+        return log.uuid == last.uuid
+    if source.endpoint is None or last.endpoint is None:
+        return None
+    if last.uuid or (log.uuid and last.server_id):
+        return False
+    if _has_other_id(log, last):
+        files = [file.name for file in log.files]
+        return position.file in files and file_started_at(source.reading(), position.file) == last.began
+    return None
+
+
+def _has_other_id(log: Log, stretch: Stretch) -> bool:
+    return bool(log.server_id and stretch.server_id) and log.server_id != stretch.server_id
 
 
 def _last_stretch_of_endpoint(source: Source, log_stretches: tuple[Stretch, ...]) -> Stretch | None:

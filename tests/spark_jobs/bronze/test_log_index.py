@@ -15,6 +15,7 @@ SECOND = Stretch(
     "db2:3306",
     gtids=DomainGtids({0: (1, 100)}),
     passed_over=(FilePart("b.000002", 90, 99), FilePart("b.000003", 400, 500)),
+    server_id="2",
 )
 
 

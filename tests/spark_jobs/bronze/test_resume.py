@@ -19,7 +19,9 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.gtid import MysqlGtids
 from spark_jobs.log.position import Position
 from spark_jobs.source.protocol import Log, LogFile, Switch
-from tests.binlogs.gtid_logs import A, B, ServerFolder, gtids, land, write_log
+from tests.binlogs import mariadb_logs
+from tests.binlogs.gtid_logs import ONE_OF_SEVERAL, A, B, ServerFolder, gtids, land, write_log
+from tests.binlogs.mariadb_logs import MariaFolder
 
 Files = Sequence[tuple[str, Sequence[str]]]
 PRIMARY: Files = [("", ["a:1", "a:2"]), ("a:1-2", ["a:3", "a:4"])]
@@ -53,10 +55,11 @@ def every_gtid(bronze: Table) -> list[str]:
     """Of each slice's transactions."""
     head = bronze.head()
     assert head is not None
-    names = ["payload", "file", "start", "context"]
+    names = ["stretch", "payload", "file", "start", "context"]
     batches = bronze.scan(head.version, names, pc.field("transactions") > 0, rows=9)
+    rows = [row for batch in batches for row in batch.to_pylist()]
     gtids = []
-    for row in (row for batch in batches for row in batch.to_pylist()):
+    for row in sorted(rows, key=lambda row: (row["stretch"], row["file"], row["start"])):
         event = row["context"][: int.from_bytes(row["context"][9:13], "little")]
         format_ = FormatDescription.parse(event, "here")
         for commits in read_commits([row["payload"]], row["file"], row["start"], format_):
@@ -253,3 +256,79 @@ def test_servers_without_uuid_are_told_by_address_and_by_when_the_file_was_begun
     later(elsewhere)
     assert current_log_in_stretch(elsewhere, bronze.head()).end.stretch == 2
     assert land(bronze, server(tmp_path, "five", REPLICA)).relation is Relation.ENDPOINT
+
+
+ADDRESS = "vip:3306"
+MARIA = [("", "0-1-1 0-1-2"), ("0-1-2", "0-1-3 0-1-4 0-1-5")]
+REPLICATED = [("", "0-1-1 0-1-2 0-1-3 0-1-4 0-1-5 0-2-6")]
+MARIA_GTIDS = ["0-1-1", "0-1-2", "0-1-3", "0-1-4", "0-1-5"]
+
+
+def maria(
+    tmp_path: Path,
+    number: int,
+    files: Sequence[tuple[str, str]],
+    address: str = ADDRESS,
+    switch: Switch = GO_ON,
+    *,
+    server_id: int | None = None,
+    first: int = 1,
+) -> MariaFolder:
+    """The files of a MariaDB server as they are now; each server has a number, and an address that may move."""
+    folder = tmp_path / f"maria{number}"
+    shutil.rmtree(folder, ignore_errors=True)
+    mariadb_logs.write_log(folder, number, files, first=first, second=1_700_000_000 + 1000 * number)
+    return MariaFolder(folder, server_id or number, address, switch)
+
+
+@pytest.mark.parametrize("first", [1, 2, 17])
+@pytest.mark.parametrize("is_purged", [False, True])
+@pytest.mark.parametrize("addresses, switch", [((ADDRESS, ADDRESS), GO_ON), (("db1", "db2"), ONE_OF_SEVERAL)])
+def test_a_mariadb_takes_over(
+    tmp_path: Path,
+    bronze: Table,
+    first: int,
+    is_purged: bool,
+    addresses: tuple[str, str],
+    switch: Switch,
+) -> None:
+    """Its address is the first one's, or one of its own; its files are called as the first one's, or begin later."""
+    land(bronze, maria(tmp_path, 1, MARIA, addresses[0], switch))
+    log = [("0-1-2", "0-1-3 0-1-4"), ("0-1-4", "0-1-5 0-2-6")] if is_purged else REPLICATED
+    moved = land(bronze, maria(tmp_path, 2, log, addresses[1], switch, first=first))
+    assert moved.relation is (Relation.ANOTHER if addresses[0] == addresses[1] else Relation.ENDPOINT)
+    assert every_gtid(bronze) == [*MARIA_GTIDS, "0-2-6"]
+    assert [stretch.server_id for stretch in moved.stretches] == ["1", "2"]
+
+
+def test_a_mariadb_that_gives_lost_numbers_again_is_refused(tmp_path: Path, bronze: Table) -> None:
+    land(bronze, maria(tmp_path, 1, MARIA))
+    with pytest.raises(SourceError, match=r"the log of vip:3306 does not hold 0-1-5; it lags behind"):
+        land(bronze, maria(tmp_path, 2, [("", "0-1-1 0-1-2 0-1-3 0-2-4 0-2-5 0-2-6")]))
+
+
+def test_an_address_goes_to_another_mariadb_and_back(tmp_path: Path, bronze: Table) -> None:
+    land(bronze, maria(tmp_path, 1, MARIA))
+    land(bronze, maria(tmp_path, 2, REPLICATED))
+    land(bronze, maria(tmp_path, 1, [*MARIA[:1], ("0-1-2", "0-1-3 0-1-4 0-1-5 0-2-6")]))
+    land(bronze, maria(tmp_path, 2, [("", f"{REPLICATED[0][1]} 0-2-7")]))
+    assert every_gtid(bronze) == [*MARIA_GTIDS, "0-2-6", "0-2-7"]
+
+
+def test_a_mariadb_whose_address_goes_to_another_is_told_by_its_id(tmp_path: Path, bronze: Table) -> None:
+    land(bronze, maria(tmp_path, 1, MARIA, switch=ALONE))
+    with pytest.raises(AnotherLog, match="bronze holds the log of server id 1, the server there now is server id 2;"):
+        land(bronze, maria(tmp_path, 2, REPLICATED, switch=ALONE))
+    assert land(bronze, maria(tmp_path, 1, MARIA, server_id=7)).relation is Relation.SAME, "its id was changed"
+    assert land(bronze, maria(tmp_path, 3, [("", "0-7-1")], server_id=7)).relation is Relation.RESTARTED
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_mariadb_and_a_mysql_have_no_transactions_in_common(tmp_path: Path, bronze: Table, is_first: bool) -> None:
+    mysql = server(tmp_path, "one", PRIMARY, switch=GO_ON)
+    mysql.endpoint = ADDRESS
+    servers = [mysql, maria(tmp_path, 2, [("", "0-2-1")])]
+    first, second = servers if is_first else reversed(servers)
+    land(bronze, first)
+    with pytest.raises(SourceError, match="has GTIDs of another kind"):
+        land(bronze, second)
