@@ -35,6 +35,7 @@ from spark_jobs.binlog.kernels.event_cells import (
     MARK_ENDS,
     MARK_IGNORED,
     MARK_ROWS,
+    MARK_STATEMENT,
     MARK_STATEMENT_ENDS,
     NEW_MAP,
     NO_MAP,
@@ -61,6 +62,7 @@ from spark_jobs.binlog.kernels.event_cells import (
     TX_COMMITTED,
     TX_FLAGS,
     TX_HAS_ROWS,
+    TX_NO_EFFECT,
     TX_START,
     TX_STOP,
     TX_XA,
@@ -68,7 +70,7 @@ from spark_jobs.binlog.kernels.event_cells import (
     XA_PREPARE,
     XID,
 )
-from spark_jobs.binlog.kernels.gtids import gtid_length, read_gtid, read_tagged_gtid
+from spark_jobs.binlog.kernels.gtids import gtid_length, has_no_effect, read_gtid, read_tagged_gtid
 from spark_jobs.binlog.kernels.intrinsics import load8, load16, load32, load48, load64, store64
 from spark_jobs.binlog.kernels.statements import read_query
 from spark_jobs.binlog.kernels.table_maps import find_map, recent_map
@@ -265,6 +267,8 @@ def scan(
                             state[S_PHASE] = INSIDE
                         if flags & np.uint8(0xC0):  # FL_PREPARED_XA, FL_COMPLETED_XA
                             transaction[TX_FLAGS] |= TX_XA
+                        if has_no_effect(body, count):
+                            transaction[TX_FLAGS] |= TX_NO_EFFECT
             elif meaning == XID:
                 ends = True
             elif meaning in (QUERY, LOAD_QUERY, QUERY_COMPRESSED):
@@ -274,6 +278,8 @@ def scan(
                     break
                 mark |= query_marks
                 ends = query_marks & MARK_ENDS != 0
+                if transaction[TX_FLAGS] & TX_NO_EFFECT:
+                    mark = (mark & ~MARK_STATEMENT) | MARK_IGNORED
             elif meaning in (PAYLOAD, XA_PREPARE):
                 ends = True
                 if meaning == PAYLOAD:

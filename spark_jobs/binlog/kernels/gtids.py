@@ -129,6 +129,26 @@ def read_gtid(transaction: Array, meaning: int, header: int, body: int, count: i
 
 
 @part
+def has_no_effect(body: int, count: int) -> Any:
+    """True if MariaDB's GTID is of a START ALTER or ROLLBACK ALTER (binlog_alter_two_phase).
+
+    The statement takes effect by a COMMIT ALTER, in a transaction of its own, which has its text again. Extra flags
+    come after the number of a group commit, and after an XID (sql/log_event.cc, Gtid_log_event).
+    """
+    flags = load8(body + 12)
+    at = np.int64(13)
+    if flags & np.uint8(0x02):  # FL_GROUP_COMMIT_ID
+        at += 8
+    if flags & np.uint8(0xC0):  # FL_PREPARED_XA, FL_COMPLETED_XA
+        if at + 6 > count:
+            return False
+        at += 6 + np.int64(load8(body + at + 4)) + np.int64(load8(body + at + 5))
+    if at >= count:
+        return False
+    return load8(body + at) & np.uint8(0x0A) != 0  # FL_START_ALTER_E1, FL_ROLLBACK_ALTER_E1
+
+
+@part
 def gtid_length(meaning: int) -> Any:
     """The least body of a GTID event: flags 1, UUID 16, number 8; MariaDB: number 8, domain 4, flags 1."""
     return 13 if meaning == GTID_MARIADB else 25

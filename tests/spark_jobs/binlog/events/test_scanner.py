@@ -19,6 +19,7 @@ from tests.binlogs.segment_spec import (
     Change,
     Commit,
     Insert,
+    Query,
     RawEvent,
     Rollback,
     SegmentSpec,
@@ -86,6 +87,32 @@ def test_mariadb_gtid(flags: int, standalone: bool, xa: bool) -> None:
     assert scanner.undecided == standalone
     assert bool(scan.transactions[0, event_cells.TX_FLAGS] & event_cells.TX_XA) == xa
     assert scan.transactions[0, event_cells.TX_COMMITTED] == spec.second * 1_000_000
+
+
+@pytest.mark.parametrize(
+    "flags, before, extra, has_effect",
+    [
+        (0x29, b"", b"\0" * 6, True),
+        (0x29, b"", b"\2" + b"\0" * 5, False),
+        (0x29, b"", b"\4" + struct.pack("<Q", 4), True),
+        (0x29, b"", b"\x08" + struct.pack("<Q", 7), False),
+        (0x29, b"", b"\x0b\1" + struct.pack("<Q", 7), False),  # several engines
+        (0x2B, struct.pack("<Q", 2), b"", True),  # a group commit, whose number is like a flag
+        (0x2B, struct.pack("<Q", 2), b"\2", False),
+        (0xA9, struct.pack("<IBB", 1, 2, 1) + b"\2\2\2", b"", True),  # an XID, whose bytes are
+        (0xA9, struct.pack("<IBB", 1, 2, 1) + b"abc", b"\x08" + bytes(8), False),
+        (0xA9, b"", b"\0" * 5, True),
+    ],
+)
+def test_mariadb_alter_in_two_phases(flags: int, before: bytes, extra: bytes, has_effect: bool) -> None:
+    """Laid out as MariaDB 11.4.5 writes START ALTER, COMMIT ALTER and ROLLBACK ALTER."""
+    gtid = RawEvent(162, struct.pack("<QIB", 5, 0, flags) + before + extra)
+    changes: list[Change] = [gtid, Query("shop", "ALTER TABLE orders ADD COLUMN c INT")]
+    spec = replace(SPEC, version="11.4.5-MariaDB-log", changes=changes, rotate_to="")
+    _, scan = open_slice(FILE, 0, None, spec.to_bytes(), TableMaps())
+    statements = scan.mark & event_cells.MARK_STATEMENT != 0
+    assert statements.any() == has_effect
+    assert scan.transactions[0, event_cells.TX_STOP] == len(spec.to_bytes()), "it is a transaction all the same"
 
 
 @pytest.mark.parametrize("gtids, times", [(True, True), (True, False), (False, True), (False, False)])

@@ -3,12 +3,14 @@
 import struct
 from dataclasses import replace
 
+import pymysql
 import pytest
 
 from spark_jobs.binlog import FormatDescription, parse_table_map
 from spark_jobs.errors import DecodeError, Unsupported
 from tests.binlogs.segment_spec import Change, Commit, Insert, Query, RawEvent, Rollback, Rows, Statement
 from tests.binlogs.slicing import FILE, SPEC, sliced
+from tests.fix_servers import Servers
 
 
 @pytest.mark.parametrize(
@@ -154,3 +156,28 @@ def test_a_dummy_row_event_closes_the_maps() -> None:
     content = replace(SPEC, changes=[Rows("shop.orders", Insert, [(1, "a")], last=False), dummy, Commit()]).to_bytes()
     rows, _ = sliced(content)
     assert (rows[1]["events"], rows[1]["ignored"]) == (6, 1)
+
+
+@pytest.mark.mysql
+def test_an_alter_in_two_phases_is_one_statement_where_it_is_committed(servers: Servers) -> None:
+    """MariaDB's binlog_alter_two_phase: an ALTER that fails has its beginning in the log, and its rollback."""
+    server = servers.get("mariadb-11.4")
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE DATABASE phases")
+        cursor.execute("CREATE TABLE phases.t (id INT PRIMARY KEY, a INT, b INT)")
+        cursor.execute("INSERT INTO phases.t VALUES (1, 1, 1), (2, 1, 2)")
+        cursor.execute("FLUSH BINARY LOGS")
+        cursor.execute("SHOW MASTER STATUS")
+        ((file, *_),) = cursor.fetchall()
+        cursor.execute("SET SESSION binlog_alter_two_phase = ON")
+        cursor.execute("ALTER TABLE phases.t CHANGE a b INT, CHANGE b a INT")
+        with pytest.raises(pymysql.MySQLError, match="Duplicate entry"):
+            cursor.execute("ALTER TABLE phases.t ADD UNIQUE KEY (b)")
+        cursor.execute("INSERT INTO phases.t VALUES (3, 3, 3)")
+        cursor.execute("FLUSH BINARY LOGS")
+        cursor.execute("DROP DATABASE phases")
+    rows, _ = sliced((server.data / file).read_bytes())
+    assert [row["statement"] for row in rows if row["kind"] == "statement"] == [
+        "ALTER TABLE phases.t CHANGE a b INT, CHANGE b a INT"
+    ]
+    assert sum(row["transactions"] for row in rows) == 5
