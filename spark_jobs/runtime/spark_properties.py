@@ -1,5 +1,8 @@
 """File of Spark's settings, by which a JVM begins: settings can be secret, and arguments are for all to see.
 
+Put here: the file's text and mode. Not here: which settings a JVM has (spark_session.py), or who starts it (jvm.py,
+standing/keeper.py).
+
 Format: java.util.Properties#load, https://docs.oracle.com/en/java/javase/17/docs/api/java.base/java/util/Properties.html
 """
 
