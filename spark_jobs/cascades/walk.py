@@ -354,7 +354,7 @@ class Walk:
             all_names = definition.column_names()
             key = definition.key or range(len(all_names))
             names = self._identities[name] = tuple(all_names[at].casefold() for at in key)
-        texts = tuple((column, text) for column, text in row[RAW] or () if column.casefold() in names)
+        texts = sorted((column, text) for column, text in row[RAW] or () if column.casefold() in names)
         return (*(row[column] for column in names), *texts)
 
     def _weights_of(self, name: TableName, columns: Sequence[str], row: Row) -> Weights | None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_jobs.silver.net_changes import position_order
+from spark_jobs.silver.net_changes import exact_texts, position_order
 from spark_jobs.silver.table import ABSENT, COPIES
 
 _LAST = "\0last"
@@ -55,24 +55,6 @@ def _list_bytes(values: pa.ListArray) -> pa.Array:
     valid = pc.is_valid(values)
     buffers = [pa.array(valid).buffers()[1] if values.null_count else None, pa.py_buffer(offsets), items.buffers()[1]]
     return pa.Array.from_buffers(pa.large_binary(), len(values), buffers)
-
-
-def exact_texts(raw: pa.MapArray) -> pa.Array:
-    """All exact texts of each row as one text, whatever their order; NULL for rows that have none.
-
-    No name holds a zero byte, and the texts are numbers, hex and their signs.
-    """
-    if raw.null_count == len(raw):
-        return pa.nulls(len(raw), pa.string())
-    keys, items = (pa.ListArray.from_arrays(raw.offsets, values) for values in (raw.keys, raw.items))
-    parents = pc.list_parent_indices(keys)
-    entries = pa.table({"row": parents, "name": pc.list_flatten(keys), "text": pc.list_flatten(items)})
-    ordered = entries.take(pc.sort_indices(entries, sort_keys=[("row", "ascending"), ("name", "ascending")]))
-    pairs = pc.binary_join_element_wise(ordered.column("name"), ordered.column("text"), "\0").combine_chunks()
-    counts = np.bincount(np.asarray(parents), minlength=len(raw))
-    offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
-    texts = pc.binary_join(pa.ListArray.from_arrays(offsets, pairs), "\1")
-    return pc.if_else(pa.array(counts > 0), texts, None)
 
 
 def summed_copies(rows: pa.Table, names: Sequence[str]) -> pa.Table:

@@ -240,7 +240,7 @@ def identity_columns(rows: pa.Table, key: Sequence[str]) -> list[pa.ChunkedArray
 
     Two keys are one where these are equal, NULL being a value.
     """
-    exact = _exact(rows.column("_raw").combine_chunks(), key)
+    exact = exact_texts(rows.column("_raw").combine_chunks(), key)
     return [*(_without_negative_zero(rows.column(name)) for name in key), pa.chunked_array([exact])]
 
 
@@ -249,19 +249,24 @@ def _without_negative_zero(values: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.add(values, pa.scalar(0, values.type)) if pa.types.is_floating(values.type) else values
 
 
-def _exact(raw: pa.MapArray, names: Sequence[str]) -> pa.Array:
-    """The exact texts that rows have of some columns, as one text a row, null for rows that have none.
+def exact_texts(raw: pa.MapArray, names: Sequence[str] | None = None) -> pa.Array:
+    """The exact texts that each row has, of some columns or of all, as one text; NULL for rows that have none.
 
-    No name holds a zero byte, and the texts are numbers, hex and their signs.
+    In the order of the names: in ``_raw`` they stand as the table's columns do, which a statement may move. No name
+    holds a zero byte, and the texts are numbers, hex and their signs.
     """
     if raw.null_count == len(raw):
         return pa.nulls(len(raw), pa.string())
     keys, items = (pa.ListArray.from_arrays(raw.offsets, values) for values in (raw.keys, raw.items))
-    is_own = pc.is_in(pc.list_flatten(keys), pa.array(names, pa.string()))
-    pair_set = pc.binary_join_element_wise(pc.list_flatten(keys), pc.list_flatten(items), "\0").filter(is_own)
-    counts = np.bincount(pc.list_parent_indices(keys).filter(is_own).to_numpy(), minlength=len(raw))
+    columns = [pc.list_parent_indices(keys), pc.list_flatten(keys), pc.list_flatten(items)]
+    entries = pa.table(columns, ["row", "name", "text"])
+    if names is not None:
+        entries = entries.filter(pc.is_in(entries.column("name"), pa.array(names, pa.string())))
+    entries = entries.take(pc.sort_indices(entries, sort_keys=[("row", "ascending"), ("name", "ascending")]))
+    pairs = pc.binary_join_element_wise(entries.column("name"), entries.column("text"), "\0").combine_chunks()
+    counts = np.bincount(np.asarray(entries.column("row")), minlength=len(raw))
     offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
-    texts = pc.binary_join(pa.ListArray.from_arrays(offsets, pair_set), "\1")
+    texts = pc.binary_join(pa.ListArray.from_arrays(offsets, pairs), "\1")
     return pc.if_else(pa.array(counts > 0), texts, None)
 
 
@@ -277,7 +282,7 @@ def key_change_mask(changes: Changes, key: Sequence[str]) -> pa.Array:
     for name in key:
         differs = pc.or_(differs, _differs(changes.after.column(name), changes.before.column(name)))
     if changes.raw is not None or changes.before_raw is not None:
-        exact = (_exact(_raw(raw, len(changes)), key) for raw in (changes.raw, changes.before_raw))
+        exact = (exact_texts(_raw(raw, len(changes)), key) for raw in (changes.raw, changes.before_raw))
         differs = pc.or_(differs, _differs(*exact))
     return pc.and_(pc.equal(changes.op, UPDATE), differs)  # only updates have a row before
 
@@ -388,7 +393,7 @@ def _require_keys(changes: Changes, origin: SliceOrigin, key: Sequence[str]) -> 
             missing = pc.is_null(image.column(name))
             missing = missing if is_needed is None else pc.and_(missing, is_needed)
             if raw is not None and missing.true_count:
-                missing = pc.and_(missing, pc.is_null(_exact(raw, [name])))
+                missing = pc.and_(missing, pc.is_null(exact_texts(raw, [name])))
             if missing.true_count:
                 at = changes.offset[pc.index(missing, True).as_py()]
                 raise Unsupported(f"{origin.file}:{at}: column {name}: NULL in the key that rows are identified by")

@@ -334,6 +334,18 @@ def test_a_column_of_a_composite_key_and_its_exact_text() -> None:
     )
 
 
+def test_exact_texts_of_a_key_are_one_in_any_order() -> None:
+    """A statement that moves a column moves its text: the log has the columns in their new order from there on."""
+    kinds = {"a": pa.date32(), "b": pa.date32()}
+    changes = batch([Change(at, 0, None, {"a": None, "b": None}) for at in range(3)], kinds)
+    pairs = [("a", "0000-00-00"), ("b", "2024-00-00")]
+    other_key = [("a", "2024-00-00"), ("b", "0000-00-00")]
+    raw_columns = {"raw": pa.array([pairs, pairs[::-1], other_key], RAW)}
+    changes = Changes(**{name: getattr(changes, name) for name in Changes.__slots__} | raw_columns)
+    (rows,) = net_rows(changes, SliceOrigin("b.000001", 1, 8, 0), ["a", "b"], ["a", "b"])
+    assert one_row_per_key(rows, ["a", "b"]).column("_changes").to_pylist() == [2, 1]
+
+
 @pytest.mark.parametrize("before, after", [(None, {"day": None}), ({"day": None}, {"day": date(2026, 1, 1)})])
 def test_null_in_a_key_is_refused_with_its_place(before: Row | None, after: Row | None) -> None:
     changes = batch([Change(3, 0, before, after)], {"day": pa.date32()})
