@@ -58,6 +58,7 @@ def alter(
             )
     elif definitions.is_kept_keyless(timeline, event.stop):
         after = replace(after, key=(), index=None)
+    after = _with_key_order(before, after, altered.origins)
     # Indexes alone change no step.
     is_key_kept = _keeps_key(before, after, altered.origins)
     if is_key_kept and leaves_rows(timeline, event):
@@ -277,3 +278,10 @@ def _keeps_key(before: TableDefinition, after: TableDefinition, origins: Sequenc
     if before.key is None or after.key is None:
         return True
     return {origins[at] for at in after.key} == set(before.key)
+
+
+def _with_key_order(before: TableDefinition, after: TableDefinition, origins: Sequence[int | None]) -> TableDefinition:
+    """The definition with the columns of a key that stays in their earlier order, in which rows name keys of theirs."""
+    if not before.key or not after.key or not _keeps_key(before, after, origins):
+        return after
+    return replace(after, key=tuple(origins.index(at) for at in before.key))

@@ -86,10 +86,16 @@ def _keyed(
     *,
     is_new: bool,
 ) -> TableDefinition:
-    """Definition with silver's key: a keyless table stays one, and right, whatever index is made."""
+    """Definition with silver's key: a keyless table stays one, and right, whatever index is made.
+
+    A key of the same columns keeps their order: rows name keys of theirs by it (``_moved_from``).
+    """
     is_keyless = previous is not None and previous.key == () and not is_new
     if is_keyless or is_kept_keyless(timeline, until):
         return replace(definition, key=(), index=None)
+    has_columns = previous is not None and previous.column_names() == definition.column_names()
+    if previous and previous.key and has_columns and {*previous.key} == {*(definition.key or ())}:
+        definition = replace(definition, key=previous.key)
     is_named = previous is not None and definition.index is None and previous.key == definition.key
     return replace(definition, index=previous.index) if previous and is_named else definition
 

@@ -97,6 +97,18 @@ def test_rows_are_taken_over_where_they_are_told_apart_otherwise(
         steps((500, statement), maps=maps, state=TableState(before), rules=rules, session=STRICT)
 
 
+def test_a_key_in_another_order_is_the_same_key() -> None:
+    """Rows of silver name keys of theirs by texts in the order of the key."""
+    timeline = steps(
+        (500, "ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (v, id), ADD x INT FIRST"),
+        maps=((100, keyed(0, 1)), (600, replace(keyed(2, 1), columns=(Column("x", 3), ID, V)))),
+        state=TableState(keyed(0, 1)),
+    )
+    keys_ = [step.state.definition and step.state.definition.key for step in timeline]
+    assert keys_ == [(0, 1), (1, 2), (1, 2)]
+    assert [step for step in timeline if isinstance(step, SchemaChange) and step.empties] == []
+
+
 class Silver(Table):
     """A silver table of which nothing is read."""
 
