@@ -112,11 +112,15 @@ def _with_not_null_key(definition: TableDefinition) -> TableDefinition:
 
 
 def _slots(before: TableDefinition, clauses: Sequence[Operation]) -> tuple[list["_Slot"], tuple[int | None, ...]]:
-    """The columns behind a statement, in order, and from which ones before they come."""
+    """The columns behind a statement, in order, and from which ones before they come. Raises Unsupported."""
     slots, waiting = _surviving(before, clauses)
     for slot in waiting:
         at = len(slots) if slot.after is None else _behind(slots, slot.after)
         slots.insert(at, slot)
+    names = [slot.name.casefold() for slot in slots]
+    twice = next((slot.name for slot in slots if names.count(slot.name.casefold()) > 1), None)
+    if twice is not None:
+        raise Unsupported(f"the table has a column {twice} already, as far as is known: {before}")
     return slots, tuple(slot.origin for slot in slots)
 
 

@@ -11,6 +11,7 @@ from spark_jobs.binlog import Column, TableDefinition
 from spark_jobs.binlog.types.charsets import charset_of, width_of
 from spark_jobs.ddl.definitions import as_logged, is_known
 from spark_jobs.ddl.labels import labels_contradict
+from spark_jobs.text.counts import counted
 
 _COUNTED = (15, 254)
 """VARCHAR and CHAR: their metadata is a length in bytes."""
@@ -33,6 +34,9 @@ def differences(followed: TableDefinition, declared: TableDefinition, by: str = 
     lines += [f"column {name}: only {by} has it" for name in second if name not in first]
     if not lines and list(first) != list(second):
         lines.append(f"columns stand in the order ({', '.join(first)}), {path} ({', '.join(second)})")
+    counts = [len(definition.columns) for definition in (followed, declared)]
+    if not lines and counts[0] != counts[1]:  # a column that an earlier version followed twice
+        lines.append(f"it is followed with {counted(counts[0], 'column')}, and {by} declares {counts[1]}")
     for name in (name for name in first if name in second):
         lines += [f"column {name}: {difference}" for difference in _between(first[name], second[name], by)]
     if followed.key and declared.key is not None and _key_names(followed) != _key_names(declared):

@@ -77,6 +77,8 @@ def test_columns_come_go_and_move_as_on_the_server(text: str, expected: list[str
         ("ALTER TABLE t ADD SYSTEM VERSIONING", "rows of system-versioned tables are not merged"),
         ("ALTER TABLE t DROP zz", "the table had no column zz, as far as is known: shop.t (id int, a int, b bigint)"),
         ("ALTER TABLE t ADD c INT AFTER zz", "there is no column zz for AFTER"),
+        ("ALTER TABLE t ADD A INT FIRST", "the table has a column A already, as far as is known: shop.t (id int, a"),
+        ("ALTER TABLE t RENAME COLUMN a TO b", "the table has a column b already, as far as is known"),
         ("ALTER TABLE t MODIFY a INT AS (b + 1) STORED", "the values of column a are computed"),
         ("ALTER TABLE t MODIFY a BIGINT, RENAME COLUMN a TO c", "it changes column a twice"),
         ("ALTER TABLE t FROBNICATE a", "FROBNICATE a is not handled"),

@@ -52,6 +52,7 @@ def ordered(*columns: Column, key: tuple[int, ...] | None = None) -> TableDefini
         ),
         (TABLE, ordered(ID, KIND), ["column note: the server does not have it"]),
         (ordered(ID, KIND), TABLE, ["column note: only the server has it"]),
+        (ordered(ID, NOTE, NOTE, KIND), TABLE, ["it is followed with 4 columns, and the server declares 3"]),
         (
             TABLE,
             ordered(ID, KIND, NOTE),

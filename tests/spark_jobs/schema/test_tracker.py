@@ -189,6 +189,21 @@ def test_rows_that_contradict_statements_are_right_and_it_is_said(
     assert listing(versions) == listed_with_key(logged)
 
 
+def test_a_column_that_went_unlogged_and_was_added_again() -> None:
+    """A session without sql_log_bin drops a column, and the log has an ALTER that adds it."""
+    again = replace(LOGGED, columns=(ID, B, replace(A, nullable=False)))
+    versions = follow(statements_at(T), rows(200), statements_at("ALTER TABLE t ADD a INT", start=300))
+    assert "not followed: the table has a column a already, as far as is known: d.t (id int, a" in listing(versions)
+    assert (
+        listing(Tracker(versions).follow([rows(400, again)]))
+        == "(id int not null, b int not null, a varchar(9) not null), key: id"
+    )
+    # A lake of an earlier version has the column twice.
+    twice = TableVersion(LOGGED.name, at(300), "ddl", replace(LOGGED, columns=(ID, A, B, A)))
+    (version,) = Tracker([twice]).follow([rows(400)])
+    assert version.differs == ("it is followed with 4 columns, and the log of its rows declares 3",)
+
+
 def test_rows_of_a_table_that_was_dropped_say_so() -> None:
     versions = follow(statements_at(T, "DROP TABLE t"), rows(200))
     assert versions[-1].differs == ("the log has rows of it after the statement that dropped it",)
