@@ -37,12 +37,14 @@ from spark_jobs.errors import Unsupported
 class AlteredDefinition:
     """A definition after a statement. origins: for each of its columns the ordinal before, None for a new one.
 
-    fills: what rows that were there have in new columns, by name; absent for NULL.
+    fills: what rows that were there have in new columns, by name; absent for NULL. declared: what the statement says of
+    each column, None where it says nothing.
     """
 
     definition: TableDefinition
     origins: tuple[int | None, ...]
     fills: dict[str, Fill]
+    declared: tuple[DeclaredColumn | None, ...] = ()
     is_open: frozenset[str] = frozenset()
     """Names of new columns of which the statement does not say whether they may be NULL."""
 
@@ -75,7 +77,7 @@ def altered_definition(
     new = {slot.name: fill_of(slot.declared, moment) for slot in slots if slot.origin is None and slot.declared}
     fills = {name: fill for name, fill in new.items() if fill is not None}
     is_open = frozenset(slot.name for slot in slots if slot.origin is None and slot.declared and slot.declared.is_open)
-    return AlteredDefinition(definition, origins, fills, is_open)
+    return AlteredDefinition(definition, origins, fills, tuple(slot.declared for slot in slots), is_open)
 
 
 @readable

@@ -115,6 +115,8 @@ class DeclaredColumn:
     explicit_defaults_for_timestamp."""
     measure: tuple[int, int] | None = None
     """Digits and scale of a FLOAT or DOUBLE that is rounded to these."""
+    is_counter: bool = False
+    """True if it is AUTO_INCREMENT."""
 
 
 _SYNONYMS = {
@@ -167,12 +169,13 @@ def declared_column(name: str, words: Sequence[Word], charset: str | None = None
     return DeclaredColumn(
         column,
         rest.default,
-        rest.why_unknown(words[0]),
+        rest.why_unknown(),
         rest.in_key,
         rest.is_unique,
         is_computed=rest.is_computed,
         is_open=is_open,
         measure=_measure(kind, arguments),
+        is_counter=rest.is_counter,
     )
 
 
@@ -280,7 +283,7 @@ class _Attributes:
 
     def serial(self) -> None:
         """The type that stands for BIGINT UNSIGNED NOT NULL AUTO_INCREMENT UNIQUE."""
-        self.is_unique, self.nullable, self.unsigned = True, False, True
+        self.is_unique, self.nullable, self.unsigned, self.is_counter = True, False, True, True
 
     def computed(self) -> None:
         """Parse what follows GENERATED, ALWAYS or AS: the expression, or MariaDB's ROW START and ROW END."""
@@ -338,10 +341,10 @@ class _Attributes:
             words.append(word)
         return tuple(words)
 
-    def why_unknown(self, kind: Word) -> str | None:
+    def why_unknown(self) -> str | None:
         if self.is_computed:
             return "it is computed"
-        return "it counts by itself" if self.is_counter or kind.among("SERIAL") else None
+        return "it counts by itself" if self.is_counter else None
 
 
 _READERS: dict[str, Callable[[_Attributes], None]] = {

@@ -101,6 +101,11 @@ class Session:
         return bool((self.sql_mode or 0) & (_STRICT_TRANS_TABLES | _STRICT_ALL_TABLES))
 
     @property
+    def keeps_zeros(self) -> bool:
+        """True if 0 is a value of an AUTO_INCREMENT column as any other; a row with it gets no number."""
+        return bool((self.sql_mode or 0) & _NO_AUTO_VALUE_ON_ZERO)
+
+    @property
     def has_ansi_quotes(self) -> bool:
         """True if double quotes stand around names and not around text."""
         return bool((self.sql_mode or 0) & _ANSI_QUOTES)
@@ -117,6 +122,7 @@ class Session:
 
 
 _REAL_AS_FLOAT, _ANSI_QUOTES = 1 << 0, 1 << 2
+_NO_AUTO_VALUE_ON_ZERO = 1 << 19
 _NO_BACKSLASH_ESCAPES, _STRICT_TRANS_TABLES, _STRICT_ALL_TABLES = 1 << 20, 1 << 21, 1 << 22
 _SIZES = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3, 16: 1, 17: 8, 18: 2, 19: 1, 20: 1, 128: 3, 129: 8}
 """Bytes of status variables by code (statement_events.h, ``Query_event_status_vars``; MariaDB: sql/log_event.h)."""

@@ -23,7 +23,7 @@ from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.keyless_rows import sorted_by_bounded_column, summed_copies
-from spark_jobs.silver.net_changes import by_position, sorted_by_key
+from spark_jobs.silver.net_changes import by_position, exact_texts, identity_columns, sorted_by_key
 from spark_jobs.silver.positions import LOADED_ROW, last_rows_by_key, since_emptied
 from spark_jobs.silver.row_overlay import ABSENT, KeyRuns, overlaid
 
@@ -162,6 +162,8 @@ def inherited(rows: pa.Table, into: InheritedRows, after: silver.Columns) -> pa.
         if silver.COPIES not in present.column_names:
             present = present.append_column(silver.COPIES, pa.repeat(pa.scalar(1, pa.int64()), len(present)))
         return sorted_by_bounded_column(present, list(after.types))
+    if into.rekeyed is not None:
+        _require_key(present, into, after.key)
     return sorted_by_key(present, after.key)
 
 
@@ -199,6 +201,23 @@ def _single(rows: pa.Table, into: InheritedRows) -> pa.Table:
             "is not what the server had (stratalog verify)"
         )
     return rows.drop_columns([silver.COPIES])
+
+
+def _require_key(rows: pa.Table, into: InheritedRows, key: Sequence[str]) -> None:
+    """Check that a new key tells the rows of a bucket apart, each by a value. Raises TableStopped."""
+    raw = rows.column("_raw").combine_chunks()
+    for name in key:
+        if pc.any(pc.and_(pc.is_null(rows.column(name)), pc.is_null(exact_texts(raw, [name])))).as_py():
+            raise TableStopped(
+                f"it gets a key at {into.start}, and rows have NULL in column {name} of it; what the lake has of it is "
+                "not what the server had (stratalog verify)"
+            )
+    columns = {f"\0{at}": column for at, column in enumerate(identity_columns(rows, key))}
+    if len(pa.table(columns).group_by([*columns], use_threads=False).aggregate([])) < len(rows):
+        raise TableStopped(
+            f"it gets a key at {into.start}, by which two rows would be one; what the lake has of it is not what the "
+            "server had (stratalog verify)"
+        )
 
 
 def stored_cells(

@@ -11,6 +11,7 @@ from spark_jobs.binlog import Column, TableDefinition
 from spark_jobs.bronze.scan import LoggedStatement
 from spark_jobs.ddl import session_time
 from spark_jobs.ddl.alter import AlteredDefinition, altered_definition
+from spark_jobs.ddl.columns import DeclaredColumn
 from spark_jobs.ddl.definitions import column_list
 from spark_jobs.ddl.effects import AlterTable, ChangeIndex
 from spark_jobs.ddl.operations import LEAVING_ROWS, Add
@@ -226,7 +227,9 @@ def _restarted(
         if origin is None:
             _require_null_fill(timeline, event, after.columns[at], altered)
             continue
-        reason = _values_may_change(event, before, after, origin, at)
+        reason = _values_may_change(event, before, after, origin, at) or _numbers_rows(
+            timeline, event, before.columns[origin], altered.declared[at]
+        )
         if reason is None:
             continue
         if not timeline.inputs.begins_anew:
@@ -264,6 +267,27 @@ def _values_may_change(
         return None
     known_definitions = f"the table was ({column_list(before)}) and is ({column_list(after)})"
     return f"does not keep every value of column {new.name}: {known_definitions}"
+
+
+def _numbers_rows(
+    timeline: Timeline, event: LoggedStatement, old: Column, declared: DeclaredColumn | None
+) -> str | None:
+    """Reason why a statement may give rows numbers in a column that counts from it on; None where it gives none.
+
+    A copied row that has NULL in it, or 0, gets the next number, as one that is inserted; a column that counted before
+    keeps its zeros (sql/sql_table.cc, ``copy_data_between_tables``). What a column did before is not in a TABLE_MAP,
+    and then it is taken for one that counted: that of a statement that makes its numbers longer.
+    """
+    if declared is None or not declared.is_counter:
+        return None
+    name, numbers = declared.column.name, "it counts by itself from here on, and its numbers are not in the log"
+    if old.nullable:
+        return f"may have changed NULL in column {name}: {numbers}"
+    if old.default is None or event.session.keeps_zeros:
+        return None
+    content = _contents_before(timeline, event)
+    has_rows = content is not None and not content.is_empty
+    return f"may have changed 0 in column {name}: {numbers}" if has_rows else None
 
 
 def _why_not_restarted(before: TableDefinition, after: TableDefinition, origin: int, at: int) -> str | None:

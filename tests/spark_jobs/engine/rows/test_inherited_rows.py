@@ -84,6 +84,21 @@ def test_counted_rows_get_a_key_where_each_is_there_once() -> None:
         inherited(rows_of(into, twice), into, KEYED)
 
 
+def test_a_new_key_tells_rows_apart_by_values() -> None:
+    """A server that gives rows numbers by itself logs none: the lake has NULL there, or 0."""
+    into = InheritedRows(KEYED, at(900), RowProjection.of(projection_of(KEYED.types, [])))
+    by_v = replace(KEYED, key=("v",))
+    cells: list[dict[str, Any]] = [
+        {"id": 1, "v": 2, "at": 10},
+        {"id": 2, "v": None, "at": 20, "_raw": [("v", "9" * 20)]},
+    ]
+    assert [row["id"] for row in inherited(rows_of(into, cells), into, by_v).to_pylist()] == [1, 2]
+    with pytest.raises(TableStopped, match=r"gets a key at b\.000001:900, and rows have NULL in column v of it"):
+        inherited(rows_of(into, [*cells, {"id": 3, "v": None, "at": 30, "_raw": [("id", "1")]}]), into, by_v)
+    with pytest.raises(TableStopped, match=r"gets a key at b\.000001:900, by which two rows would be one"):
+        inherited(rows_of(into, [*cells, {"id": 3, "v": 2, "at": 30}]), into, by_v)
+
+
 def test_rows_that_lose_their_key_are_a_copy_each() -> None:
     into = InheritedRows(KEYED, at(900), RowProjection.of(projection_of(KEYED.types, [])))
     present = inherited(rows_of(into, [{"id": 1, "v": 1, "at": 10}]), into, KEYLESS)

@@ -7,7 +7,14 @@ from spark_jobs.ddl.default_values import Fill
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.table import Table
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.table_timeline import DataRange, SchemaChange, SilverSnapshot, TableContents, TableState
+from spark_jobs.silver.table_timeline import (
+    DataRange,
+    SchemaChange,
+    SilverSnapshot,
+    TableContents,
+    TableState,
+    TimelineStep,
+)
 from spark_jobs.silver.timeline.inputs import ReplayState
 from tests.binlogs.timelines import (
     BARE,
@@ -185,6 +192,40 @@ def test_what_is_made_anew_keeps_nothing_and_what_is_emptied_does() -> None:
         change, (600, "DROP TABLE t"), (700, "CREATE TABLE t (id INT PRIMARY KEY)"), last=400, rules=BEGINNING
     )
     assert (len(emptied.state.retired), timeline[-1].state.retired) == (1, ())
+
+
+COUNTING = replace(STRICT, sql_mode=(STRICT.sql_mode or 0) | 1 << 19)
+"""A session with NO_AUTO_VALUE_ON_ZERO."""
+
+
+@pytest.mark.parametrize(
+    "clause, old, session, reason",
+    [
+        ("MODIFY v INT NOT NULL AUTO_INCREMENT UNIQUE", OLD, STRICT, "may have changed NULL in column v"),
+        ("CHANGE v w INT NOT NULL AUTO_INCREMENT", OLD, COUNTING, "may have changed NULL in column w"),
+        ("MODIFY id INT AUTO_INCREMENT", OLD, STRICT, None),
+        ("MODIFY id INT AUTO_INCREMENT", definition(replace(ID, computed=False), V), STRICT, None),
+        ("MODIFY id INT AUTO_INCREMENT", definition(replace(ID, default="0"), V), STRICT, "may have changed 0 in"),
+        ("MODIFY id INT AUTO_INCREMENT", definition(replace(ID, default="0"), V), COUNTING, None),
+        ("MODIFY id BIGINT", definition(replace(ID, default="0"), V), STRICT, None),
+    ],
+)
+def test_a_column_that_counts_from_a_statement_on_gives_rows_numbers(
+    clause: str, old: TableDefinition, session: Session, reason: str | None
+) -> None:
+    """Check what NULL and 0 become when the server copies the table, of which the log has nothing."""
+
+    def timeline(*before: tuple[int, str], maps: tuple[tuple[int, TableDefinition], ...]) -> list[TimelineStep]:
+        alter = (500, f"ALTER TABLE t {clause}")
+        return steps(*before, alter, maps=maps, state=TableState(old), last=400, session=session)
+
+    if reason is None:
+        assert len(timeline(maps=((100, old),))) == 2
+        return
+    with pytest.raises(TableStopped, match=reason):
+        timeline(maps=((100, old),))
+    if "0" in reason:
+        assert len(timeline((20, "TRUNCATE t"), maps=())) == 2, "there is no row to number"
 
 
 @pytest.mark.parametrize(
