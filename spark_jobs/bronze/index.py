@@ -271,7 +271,7 @@ class SliceIndex:
             stored = self.files.group(*at[:2], _NOTED).slice(at[2], 1).to_pylist()[0]
         log_slice |= {name: stored[name] for name in _NOTED}
         log_slice["begin"] = first if log_slice["kind"] == "statement" else None
-        if log_slice["context"] is None and log_slice["maps"]:
+        if log_slice["context"] is None:
             log_slice["context"] = first[len(MAGIC) : len(MAGIC) + _IN_PAYLOAD]
         return log_slice
 

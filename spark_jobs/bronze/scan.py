@@ -159,7 +159,7 @@ def scan_metadata(slices: SliceIndex) -> RangeScan:
                 definitions.setdefault(definition.name, []).append((at, definition))
         if row["kind"] == "statement" and row["statement"] is not None:
             stop, database = replace(at, offset=row["stop"]), row["database"] or ""
-            session = read_session(row["begin"])
+            session = replace(read_session(row["begin"]), is_mariadb=_head_of(row["context"], at).flavor == "mariadb")
             statement = classify(row["statement"], database, session)
             # Tables stop between transactions: a statement stands where its transaction begins.
             position = replace(at, offset=row["transaction_start"])
@@ -353,9 +353,13 @@ def _key_columns(definition: TableDefinition) -> list[str]:
 
 def definitions_in(context: bytes, maps: list[bytes], at: Position) -> list[TableDefinition]:
     """The table maps of a slice, read under the format event that its context begins with."""
-    length = int.from_bytes(context[9:13], "little")
-    format_ = FormatDescription.parse(context[:length], str(at))
+    format_ = _head_of(context, at)
     return [parse_table_map(event, format_, str(at)) for event in maps]
+
+
+def _head_of(context: bytes, at: Position) -> FormatDescription:
+    """The format event that the context of a slice begins with. Raises DecodeError."""
+    return FormatDescription.parse(context[: int.from_bytes(context[9:13], "little")], str(at))
 
 
 def _column_texts(definition: TableDefinition) -> str:

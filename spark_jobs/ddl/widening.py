@@ -59,6 +59,7 @@ def _digits(column: Column) -> int:
 def _holds_decimals(old: Column, new: Column) -> bool:
     (digits, scale), (digits_after, finer) = (divmod(column.meta, 256) for column in (old, new))
     fits = finer >= scale and digits_after - finer >= digits - scale
+    fits = fits and _stays_signed(old, new)
     return (
         fits and (digits > _MOST_DIGITS) == (digits_after > _MOST_DIGITS) and (scale == finer or digits <= _MOST_DIGITS)
     )
@@ -101,7 +102,7 @@ def _most_bytes(column: Column) -> int:
 
 def _holds_digits(old: Column, new: Column) -> bool:
     digits, scale = divmod(new.meta, 256)
-    return digits <= _MOST_DIGITS and digits - scale >= _digits(old)
+    return digits <= _MOST_DIGITS and digits - scale >= _digits(old) and _stays_signed(old, new)
 
 
 def _stays_signed(old: Column, new: Column) -> bool:

@@ -49,7 +49,7 @@ KINDS: tuple[Kind, ...] = (
     # Statements, and rows that do not fit what they left.
     Kind(r"no new column begins, because|applies to it, and it has retired columns", _WITHOUT),
     Kind(
-        r"does not keep every value of column|may have changed (?:NULL in|0 in|text of) column",
+        r"does not keep every value of column|may have changed (?:NULL in|0 in|text of|numbers of) column",
         "set on_incompatible: new_column, and the next run starts a new column "
         "(stratalog docs howto/schema-change#types-that-do-not-hold-every-value)",
     ),

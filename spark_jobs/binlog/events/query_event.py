@@ -87,13 +87,15 @@ class Session:
     """Session state that decides how a statement reads and what it does. None: the log does not tell.
 
     sql_mode: bits as in sql/system_variables.h. collation: id of the client's, whose character set the text is in.
-    explicit_timestamps: the server's explicit_defaults_for_timestamp. moment: when the statement started.
+    explicit_timestamps: the server's explicit_defaults_for_timestamp. moment: when the statement started. is_mariadb:
+    which server it is, which the head of the log tells.
     """
 
     sql_mode: int | None = None
     collation: int | None = None
     explicit_timestamps: bool | None = None
     moment: Moment | None = None
+    is_mariadb: bool | None = None
 
     @property
     def is_strict(self) -> bool:

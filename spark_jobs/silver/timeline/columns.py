@@ -4,6 +4,7 @@ Put here: what one ALTER makes of the table's columns and rows. Not here: which 
 definition that it leads to (ddl/alter.py).
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -227,8 +228,10 @@ def _restarted(
         if origin is None:
             _require_null_fill(timeline, event, after.columns[at], altered)
             continue
-        reason = _values_may_change(event, before, after, origin, at) or _numbers_rows(
-            timeline, event, before.columns[origin], altered.declared[at]
+        reason = (
+            _values_may_change(event, before, after, origin, at)
+            or _numbers_rows(timeline, event, before.columns[origin], altered.declared[at])
+            or _changes_copied_rows(event, before, after, altered, at)
         )
         if reason is None:
             continue
@@ -288,6 +291,40 @@ def _numbers_rows(
     content = _contents_before(timeline, event)
     has_rows = content is not None and not content.is_empty
     return f"may have changed 0 in column {name}: {numbers}" if has_rows else None
+
+
+def _changes_copied_rows(
+    event: LoggedStatement, before: TableDefinition, after: TableDefinition, altered: AlteredDefinition, at: int
+) -> str | None:
+    """Reason why a server may change values of a column when it copies the table, in strict sessions too; None without.
+
+    A TIMESTAMP that was NULL gets the time of the statement (sql/field_conv.cc, ``do_copy_timestamp``), where MySQL
+    refuses NULL if it changes the table in place; MariaDB never does. FLOAT and DOUBLE are rounded to declared digits.
+    """
+    origin, new, declared = altered.origins[at], after.columns[at], altered.declared[at]
+    if origin is None or declared is None:
+        return None
+    old, is_copied = before.columns[origin], _copies_rows(event, before, after, altered)
+    loses_null = old.type_code in _TIMESTAMPS and old.nullable and not new.nullable
+    if loses_null and (is_copied or event.session.is_mariadb is not False):
+        return f"may have changed NULL in column {new.name}: in a TIMESTAMP it becomes the time of the statement"
+    if declared.measure and is_copied:
+        return f"may have changed numbers of column {new.name}: it is rounded to {declared.measure[1]} digits"
+    return None
+
+
+def _copies_rows(
+    event: LoggedStatement, before: TableDefinition, after: TableDefinition, altered: AlteredDefinition
+) -> bool:
+    """True if a server copies the table for a statement, or may: a type changes, or a clause asks for it."""
+    pairs = ((before.columns[o], after.columns[at]) for at, o in enumerate(altered.origins) if o is not None)
+    return bool(_COPYING.search(event.statement.plain)) or any(
+        (old.type_code, old.meta) != (new.type_code, new.meta) for old, new in pairs
+    )
+
+
+_TIMESTAMPS = (7, 17)
+_COPYING = re.compile(r"\b(COPY|ENGINE|PARTITION|ORDER|CONVERT)\b", re.IGNORECASE)
 
 
 def _why_not_restarted(before: TableDefinition, after: TableDefinition, origin: int, at: int) -> str | None:

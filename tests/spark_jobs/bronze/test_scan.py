@@ -127,3 +127,13 @@ def test_rows_of_tables_that_a_slice_does_not_name_are_refused(tmp_path: Path) -
     table, version = bronze_of(tmp_path / "bronze", [rows])
     with pytest.raises(LakeError, match=r"bronze: the slice at b\.000001:\d+ does not say which tables"):
         scan_effective(table, version, Range(at(4), Position("b.000002", 4)), at(4))
+
+
+@pytest.mark.parametrize("version, is_mariadb", [("8.0.36", False), ("11.4.5-MariaDB-log", True)])
+def test_statements_have_the_server_that_logged_them(tmp_path: Path, version: str, is_mariadb: bool) -> None:
+    """Check it also of the statement that a file begins with, whose slice has the file's head in its bytes."""
+    changes = [Statement("shop", "TRUNCATE t"), Statement("shop", "DROP TABLE t")]
+    content = SegmentSpec(changes=changes, version=version, rows_version=2 - is_mariadb).to_bytes()
+    table, at_version = bronze_of(tmp_path / "bronze", [bronze_rows("b.000001", content, target=1)])
+    range_scan = scan_metadata(read_index(table, at_version, Range(at(0), Position("b.000002", 4))))
+    assert [logged.session.is_mariadb for logged in range_scan.statements] == [is_mariadb] * 2

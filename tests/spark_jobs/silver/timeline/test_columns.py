@@ -228,6 +228,36 @@ def test_a_column_that_counts_from_a_statement_on_gives_rows_numbers(
         assert len(timeline((20, "TRUNCATE t"), maps=())) == 2, "there is no row to number"
 
 
+AT, FLOAT = Column("v", 17), Column("v", 4, 4)
+MYSQL, MARIADB = (replace(STRICT, is_mariadb=is_mariadb) for is_mariadb in (False, True))
+
+
+@pytest.mark.parametrize(
+    "clause, old, session, reason",
+    [
+        ("MODIFY v TIMESTAMP NOT NULL DEFAULT NOW()", AT, MYSQL, None),
+        ("MODIFY v TIMESTAMP NOT NULL DEFAULT NOW()", AT, MARIADB, "may have changed NULL in column v: in a TIMESTAMP"),
+        ("MODIFY v TIMESTAMP NOT NULL DEFAULT NOW(), MODIFY id BIGINT", AT, MYSQL, "may have changed NULL in column v"),
+        ("MODIFY v TIMESTAMP NOT NULL DEFAULT NOW(), ALGORITHM=COPY", AT, MYSQL, "may have changed NULL in column v"),
+        ("CHANGE v w TIMESTAMP(3) NOT NULL DEFAULT NOW(3)", AT, MYSQL, "may have changed NULL in column w"),
+        ("MODIFY v TIMESTAMP(3) NOT NULL DEFAULT NOW(3)", replace(AT, nullable=False), MARIADB, None),
+        ("MODIFY v DOUBLE(10,2)", FLOAT, MYSQL, "may have changed numbers of column v: it is rounded to 2 digits"),
+        ("MODIFY v FLOAT(10,2), FORCE", FLOAT, MYSQL, None),
+        ("MODIFY v FLOAT(10,2), ENGINE = InnoDB", FLOAT, MYSQL, "may have changed numbers of column v"),
+    ],
+)
+def test_values_that_servers_change_where_they_copy_a_table(
+    clause: str, old: Column, session: Session, reason: str | None
+) -> None:
+    arguments = {"maps": ((100, definition(ID, old)),), "last": 400, "session": session}
+    if reason is None:
+        assert len(steps((500, f"ALTER TABLE t {clause}"), **arguments)) == 2  # type: ignore[arg-type]
+        return
+    with pytest.raises(TableStopped) as stopped:
+        steps((500, f"ALTER TABLE t {clause}"), **arguments)  # type: ignore[arg-type]
+    assert reason in str(stopped.value)
+
+
 @pytest.mark.parametrize(
     "statements, old, rules, reason",
     [
