@@ -272,6 +272,19 @@ def _as_written(logged: Column, column: Column) -> Column:
     return column
 
 
+def as_mariadb_logs(definition: TableDefinition) -> TableDefinition:
+    """A definition by statements as MariaDB's log has it: its JSON is a LONGTEXT, its VECTOR a VARBINARY."""
+    return replace(definition, columns=tuple(map(_as_mariadb_logs, definition.columns)))
+
+
+def _as_mariadb_logs(column: Column) -> Column:
+    if column.type_code == _LONG["json"]:
+        return replace(column, type_code=252, meta=4, charset=_UTF8MB4_BIN)
+    if column.type_code == _LONG["vector"] and (size := re.search(r"[0-9]+", column.declared or "")):
+        return replace(column, type_code=_COUNTED["varbinary"], meta=4 * int(size[0]), charset=63)
+    return column
+
+
 def is_known(column: Column) -> bool:
     """True if a server's definition names a type and a collation that this version knows."""
     return column.type_code != _UNKNOWN

@@ -14,6 +14,7 @@ _DECIMAL, _FLOAT, _DOUBLE, _BIT = 246, 4, 5, 16
 _ENUM, _SET = 247, 248
 _CHAR, _VARCHAR, _BLOB = 254, 15, 252
 _FRACTIONAL = (17, 18)
+_VECTOR = 242
 _MOST_DIGITS = 38
 _LONG = (242, 245, 255)
 """VECTOR, JSON and geometry have a character set of their own, which logs of some servers leave out."""
@@ -33,9 +34,11 @@ def keeps_values(old: Column, new: Column) -> bool:
 def _same_type(old: Column, new: Column) -> bool:
     def facets(column: Column) -> tuple[object, ...]:
         charset = None if column.type_code in _LONG else _charset(column)
-        return column.type_code, column.meta, column.unsigned, column.labels, column.declared, charset
+        return column.type_code, column.meta, column.unsigned, column.labels, charset
 
-    return facets(old) == facets(new)
+    # A log does not tell a VECTOR's length, and values of another one are not changed.
+    is_same_declared = old.declared == new.declared or old.type_code == _VECTOR
+    return is_same_declared and facets(old) == facets(new)
 
 
 def _charset(column: Column) -> str | None:

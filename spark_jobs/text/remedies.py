@@ -54,6 +54,11 @@ KINDS: tuple[Kind, ...] = (
         "(stratalog docs howto/schema-change#types-that-do-not-hold-every-value)",
     ),
     Kind(
+        r"is not known before the table's next row",
+        "change a row of the table at the server, an UPDATE that gives it another value, and run again "
+        "(stratalog docs limits#ddl-that-stops-a-table)",
+    ),
+    Kind(
         r"\b(?:INSERT|UPDATE|DELETE|REPLACE|LOAD)\b[^:]* at \S+ changes the table, which is not applied|"
         r" at \S+ (?:fills the table|changes rows|runs a routine, logged) in statement format",
         "SET GLOBAL binlog_format = 'ROW', then quarantine the statement: stratalog skip --source {source} --at {at} "

@@ -77,6 +77,8 @@ def _through_range(timeline: Timeline) -> tuple[Timeline, Ended | None]:
             # The statement before the part, then its rows.
             if at:
                 position = events[at - 1].boundary
+                following = (piece.definition for later in logged[at:] for piece in later)
+                timeline = replace(timeline, next_rows=next(filter(None, following), None))
                 timeline = changes.apply(timeline, events[at - 1], pieces[0].definition)
             position = part.start
             if pieces[0].definition is None:

@@ -222,7 +222,7 @@ def _altered(
     if not operations or before is None:
         return content
     source = Timeline.begin(timeline.scan, content.name, _range_after(event), timeline.inputs, content.state)
-    source = replace(source, before=content)
+    source = replace(source, before=content, next_rows=timeline.next_rows)
     altered = columns.alter(source, event, effect, logged and replace(logged, name=content.name), before)
     return replace(content, steps=[*content.steps, *altered.steps], state=altered.state)
 

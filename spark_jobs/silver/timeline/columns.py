@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from spark_jobs.binlog import Column, TableDefinition
+from spark_jobs.binlog.types.charsets import charset_of
 from spark_jobs.bronze.scan import LoggedStatement
 from spark_jobs.ddl import session_time
 from spark_jobs.ddl.alter import AlteredDefinition, altered_definition
-from spark_jobs.ddl.columns import DeclaredColumn
-from spark_jobs.ddl.definitions import column_list
+from spark_jobs.ddl.columns import DeclaredColumn, column_in_charset
+from spark_jobs.ddl.definitions import as_mariadb_logs, column_list
 from spark_jobs.ddl.effects import AlterTable, ChangeIndex
 from spark_jobs.ddl.operations import LEAVING_ROWS, Add
 from spark_jobs.ddl.widening import keeps_values
@@ -48,6 +49,7 @@ def alter(
         altered = definition_after(timeline, event, effect, before)
     except DecodeError as error:
         raise timeline.refusal(event, f"changes the table, which is not applied: {error}") from error
+    before, altered = _as_logged(timeline, event, before, altered)
     after = or_keyless(before, altered.definition)
     if logged is not None:
         after = or_keyless(
@@ -81,6 +83,28 @@ def definition_after(
     """The definition after the operations of a statement. Raises TableStopped, Unsupported."""
     moment = session_time.with_zone(event.session.moment, timeline.inputs.system_zone)
     return altered_definition(before, operations_of(timeline, event, effect), moment)
+
+
+def _as_logged(
+    timeline: Timeline, event: LoggedStatement, before: TableDefinition, altered: AlteredDefinition
+) -> tuple[TableDefinition, AlteredDefinition]:
+    """The definitions before and after a statement as the log of its server has them, also where no rows say so.
+
+    A VECTOR of MariaDB that is bytes in the lake stays that. A character set that the statement leaves to the table's
+    default is the earlier one where the next rows have that, whichever statements are before them.
+    """
+    definition = altered.definition
+    if event.session.is_mariadb:
+        before, definition = as_mariadb_logs(before), as_mariadb_logs(definition)
+    following = {} if timeline.next_rows is None else {c.name: c.charset for c in timeline.next_rows.columns}
+    columns = list(definition.columns)
+    for at, origin in enumerate(altered.origins):
+        old, new = None if origin is None else before.columns[origin], columns[at]
+        if old and old.declared is None and new.type_code != altered.definition.columns[at].type_code:
+            columns[at] = replace(new, declared=None)
+        if old and old.charset is not None and new.charset is None and following.get(new.name) == old.charset:
+            columns[at] = replace(column_in_charset(new, charset_of(old.charset)), charset=old.charset)
+    return before, replace(altered, definition=replace(definition, columns=tuple(columns)))
 
 
 def or_keyless(before: TableDefinition, after: TableDefinition) -> TableDefinition:
@@ -230,6 +254,7 @@ def _restarted(
             continue
         reason = (
             _values_may_change(event, before, after, origin, at)
+            or _text_may_change(timeline, event, before.columns[origin], after.columns[at])
             or _numbers_rows(timeline, event, before.columns[origin], altered.declared[at])
             or _changes_copied_rows(event, before, after, altered, at)
         )
@@ -264,12 +289,26 @@ def _values_may_change(
     old, new = before.columns[origin], after.columns[at]
     if old.nullable and not new.nullable and not event.session.is_strict:
         return f"may have changed NULL in column {new.name}: its session was not strict"
-    if old.charset is not None and new.charset is None and not event.session.is_strict:
-        return f"may have changed text of column {new.name}: its session was not strict"
     if keeps_values(old, new):
         return None
     known_definitions = f"the table was ({column_list(before)}) and is ({column_list(after)})"
     return f"does not keep every value of column {new.name}: {known_definitions}"
+
+
+def _text_may_change(timeline: Timeline, event: LoggedStatement, old: Column, new: Column) -> str | None:
+    """Reason why a column's text may be another after a statement that leaves its character set open; None without.
+
+    Raises TableStopped where the table's next row will tell that.
+    """
+    if old.charset is None or new.charset is not None or event.session.is_strict:
+        return None
+    if timeline.next_rows is None:  # no column ends for what its next row may tell
+        raise timeline.refusal(
+            event,
+            f"may change text of column {new.name}: its session was not strict, and the character set that the column "
+            "has after it is not known before the table's next row",
+        )
+    return f"may have changed text of column {new.name}: its session was not strict"
 
 
 def _numbers_rows(

@@ -46,6 +46,8 @@ class Timeline:
         before: contents of the table before the one statement that is applied, where another table takes its name.
         history: answer of the schema history for the current part, with no statement between the two.
         later_history: its answer from a position after the part on.
+        next_rows: the log's definition of the next rows, whichever statements are before them; None where
+            there are none.
     """
 
     scan: RangeScan
@@ -58,6 +60,7 @@ class Timeline:
     before: TableContents | None = None
     history: HistoryAnswer | None = None
     later_history: HistoryAnswer | None = None
+    next_rows: TableDefinition | None = None
 
     @classmethod
     def begin(

@@ -258,6 +258,47 @@ def test_values_that_servers_change_where_they_copy_a_table(
     assert reason in str(stopped.value)
 
 
+LOGGED_JSON, LOGGED_VECTOR = Column("v", 252, 4, charset=46), Column("v", 15, 12, charset=63)
+
+
+@pytest.mark.parametrize(
+    "clauses, old, session",
+    [
+        (["CHANGE v w JSON"], LOGGED_JSON, MARIADB),
+        (["MODIFY v JSON NOT NULL", "ADD x INT", "MODIFY v JSON"], LOGGED_JSON, MARIADB),
+        (["ADD w JSON", "MODIFY w JSON NOT NULL"], LOGGED_JSON, MARIADB),
+        (["CHANGE v w VECTOR(3)"], LOGGED_VECTOR, MARIADB),
+        (["CHANGE v w VECTOR(3)"], replace(LOGGED_VECTOR, declared="vector(3)"), MARIADB),
+        (["CHANGE v w VECTOR(3)"], Column("v", 242, 4, charset=63), MYSQL),
+    ],
+)
+def test_columns_that_a_log_has_as_others_stay_where_no_row_follows(
+    clauses: list[str], old: Column, session: Session
+) -> None:
+    statements = [(500 + 100 * at, f"ALTER TABLE t {clause}") for at, clause in enumerate(clauses)]
+    before = definition(ID, old)
+    *_, last = steps(*statements, maps=((100, before),), last=400, rules=BEGINNING, session=session)
+    assert last.state.definition
+    assert last.state.retired == ()
+    assert last.state.definition.columns[1].arrow == old.arrow
+
+
+def test_text_of_a_character_set_that_the_next_row_tells() -> None:
+    """Check that a session that is not strict ends no column, and stops it for as long as nothing tells the set."""
+    text, alter = Column("v", 15, 200, charset=255), (500, "ALTER TABLE t MODIFY v VARCHAR(60)")
+    before, longer = definition(ID, text), definition(ID, replace(text, meta=240))
+    with pytest.raises(TableStopped, match="the character set that the column has after it is not known before the ta"):
+        steps(alter, maps=((100, before),), last=400, rules=BEGINNING)
+    later = replace(longer, columns=(*longer.columns, Column("x", 3)))
+    timeline = steps(alter, (600, "ALTER TABLE t ADD x INT"), maps=((100, before), (700, later)), rules=BEGINNING)
+    assert [step.state.definition.columns[1] for step in timeline[1:] if step.state.definition] == [
+        longer.columns[1]
+    ] * 3
+    latin = definition(ID, replace(text, meta=60, charset=8), Column("x", 3))
+    timeline = steps(alter, (600, "ALTER TABLE t ADD x INT"), maps=((100, before), (700, latin)), rules=BEGINNING)
+    assert [len(step.state.retired) for step in timeline] == [0, 1, 1, 1]
+
+
 @pytest.mark.parametrize(
     "statements, old, rules, reason",
     [
