@@ -47,7 +47,9 @@ _DUMP = "stratalog docs howto/new-source#binlog-files-instead-of-a-server"
 
 KINDS: tuple[Kind, ...] = (
     # Statements, and rows that do not fit what they left.
-    Kind(r"no new column begins, because|applies to it, and it has retired columns", _WITHOUT),
+    Kind(
+        r"no new column begins, because|applies to it, and it has retired columns|values are hashed as text", _WITHOUT
+    ),
     Kind(
         r"does not keep every value of column|may have changed (?:NULL in|0 in|text of|numbers of) column",
         "set on_incompatible: new_column, and the next run starts a new column "

@@ -252,6 +252,7 @@ def _restarted(
         if origin is None:
             _require_null_fill(timeline, event, after.columns[at], altered)
             continue
+        _require_same_hashes(timeline, event, before.columns[origin], after.columns[at])
         reason = (
             _values_may_change(event, before, after, origin, at)
             or _text_may_change(timeline, event, before.columns[origin], after.columns[at])
@@ -280,6 +281,25 @@ def _require_null_fill(timeline: Timeline, event: LoggedStatement, column: Colum
             f"does not say what rows written before column {column.name} have in it: that depends on the server's "
             "explicit_defaults_for_timestamp; add it with NULL or NOT NULL and a DEFAULT",
         )
+
+
+def _require_same_hashes(timeline: Timeline, event: LoggedStatement, old: Column, new: Column) -> None:
+    """Check that a rule hashes the same number to the same text after a statement. Raises TableStopped."""
+    rule = timeline.inputs.filters.of(timeline.name.schema, timeline.name.table).columns
+    mask = rule.mask(str(new.name)) if rule else None
+    if rule and mask and mask.kind == "hash" and _scale(old) != _scale(new):
+        raise timeline.refusal(
+            event,
+            f"gives column {new.name} other decimals, and its values are hashed as text (columns.{rule.name}): the "
+            f"same number would have another hash than before it",
+        )
+
+
+def _scale(column: Column) -> int:
+    return column.meta & 255 if column.type_code == _DECIMAL else 0
+
+
+_DECIMAL = 246
 
 
 def _values_may_change(

@@ -3,6 +3,8 @@ from dataclasses import replace
 import pytest
 
 from spark_jobs.binlog import Column, Moment, Session, TableDefinition
+from spark_jobs.config.filters import ColumnRule, Filters, Mask
+from spark_jobs.config.table_patterns import Scope
 from spark_jobs.ddl.default_values import Fill
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.table import Table
@@ -297,6 +299,21 @@ def test_text_of_a_character_set_that_the_next_row_tells() -> None:
     latin = definition(ID, replace(text, meta=60, charset=8), Column("x", 3))
     timeline = steps(alter, (600, "ALTER TABLE t ADD x INT"), maps=((100, before), (700, latin)), rules=BEGINNING)
     assert [len(step.state.retired) for step in timeline] == [0, 1, 1, 1]
+
+
+HASHED = ColumnRule("privacy", Scope.parse(["shop.*"]), masks={"v": Mask("hash", "salt")})
+
+
+@pytest.mark.parametrize("kind, is_other", [("DECIMAL(12,2)", True), ("DECIMAL(12,0)", False), ("BIGINT", False)])
+def test_a_hashed_number_keeps_its_decimals(kind: str, is_other: bool) -> None:
+    rules = replace(RULES, filters=Filters(columns=(HASHED,)))
+    statement = (500, f"ALTER TABLE t MODIFY v {kind}")
+    before = definition(ID, V if kind == "BIGINT" else Column("v", 246, 10 << 8))
+    if not is_other:
+        assert len(steps(statement, maps=((100, before),), last=400, rules=rules)) == 2
+        return
+    with pytest.raises(TableStopped, match="gives column v other decimals, and its values are hashed as text"):
+        steps(statement, maps=((100, before),), last=400, rules=rules)
 
 
 @pytest.mark.parametrize(
