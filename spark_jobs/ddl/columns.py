@@ -56,12 +56,27 @@ def _words_of(text: str) -> tuple[Word, ...]:
         tokens = sqlglot.tokenize(text, read="mysql")
     except SqlglotError as error:
         raise Unsupported("it cannot be read") from error
-    words = []
-    for token in tokens:
+    words = list[Word]()
+    for at, token in enumerate(tokens):
         kind = _KINDS.get(token.token_type.name)
+        if kind == "number" and _is_fraction(tokens, at):
+            words[-1] = Word(f".{token.text}", "number")
+            continue
         parts = [token.text] if kind else token.text.split()  # PRIMARY KEY is one token there
         words += [Word(part, kind or _kind(part)) for part in parts]
     return tuple(words)
+
+
+def _is_fraction(tokens: Sequence[Any], at: int) -> bool:
+    """True if a number stands behind the point that it begins with, and that point behind no name of a schema."""
+    point, before = (tokens[at - back] if at >= back else None for back in (1, 2))
+    if point is None or point.text != "." or point.end + 1 != tokens[at].start:
+        return False
+    return before is None or before.end + 1 != point.start or before.token_type.name in _BEFORE_FRACTION
+
+
+_BEFORE_FRACTION = ("DASH", "PLUS", "L_PAREN", "COMMA", "EQ")
+"""Kinds of tokens between which and a point there need be no space."""
 
 
 def require_plain(text: str, session: Session) -> None:

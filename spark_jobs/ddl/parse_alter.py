@@ -35,6 +35,7 @@ _KEYS = {"INDEX", "KEY", "UNIQUE", "FULLTEXT", "SPATIAL", "FOREIGN", "CONSTRAINT
 _NO_COLUMN = {
     *("ENGINE", "AUTO_INCREMENT", "COMMENT", "AVG_ROW_LENGTH", "CHECKSUM", "COMPRESSION", "CONNECTION", "ENCRYPTION"),
     *("DELAY_KEY_WRITE", "INSERT_METHOD", "KEY_BLOCK_SIZE", "MAX_ROWS", "MIN_ROWS", "PACK_KEYS", "PASSWORD"),
+    *("ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE", "IETF_QUOTES"),
     *("ROW_FORMAT", "STATS_AUTO_RECALC", "STATS_PERSISTENT", "STATS_SAMPLE_PAGES", "DEFAULT", "CHARACTER", "CHARSET"),
     *("COLLATE", "ALGORITHM", "LOCK", "FORCE", "ENABLE", "DISABLE", "WITH", "WITHOUT", "PAGE_CHECKSUM"),
     *("PAGE_COMPRESSED", "PAGE_COMPRESSION_LEVEL", "ENCRYPTED", "ENCRYPTION_KEY_ID", "TRANSACTIONAL"),
@@ -50,6 +51,8 @@ _NO_COLUMN = {
     ),
 }
 """Options of tables and of how the statement is carried out."""
+_NO_COLUMN_BY_TWO = {("CHECK", "PARTITION"), ("DATA", "DIRECTORY"), ("INDEX", "DIRECTORY")}
+"""The same, of two words."""
 _WHOLE = {"ORDER", "PARTITION", "REORGANIZE", "COALESCE", "REMOVE", "ANALYZE", "OPTIMIZE", "REBUILD", "REPAIR"}
 """Clauses that continue to the statement's end, and leave rows and columns as they are."""
 
@@ -62,11 +65,22 @@ def operations(text: str) -> list[Operation]:
     """
     words = _behind_name(words_of(text))
     clauses: list[Operation] = []
-    for part in comma_parts(words):
+    for part in comma_parts(_without_partitioning(words)):
         if part[0].among(*_WHOLE):
             break
         clauses += _operations(part)
     return clauses
+
+
+def _without_partitioning(words: list[Word]) -> list[Word]:
+    """The words up to PARTITION BY or REMOVE PARTITIONING, which ends a statement, with a comma before it or without.
+
+    Rows and columns are left as they are by it.
+    """
+    pairs = [(first, second) for first, second in pairwise(words)]
+    ends = (("PARTITION", "BY"), ("REMOVE", "PARTITIONING"))
+    at = next((k for k, pair in enumerate(pairs) if any(pair[0].among(a) and pair[1].among(b) for a, b in ends)), None)
+    return words if at is None else words[:at]
 
 
 @readable
@@ -122,7 +136,7 @@ def created_definition(name: TableName, text: str) -> TableDefinition | None:
             uniques.append(_unique(part))
         elif is_period(part):
             periods += [word.text for word in enclosed_words(part[3:])]
-        elif not part[0].among(*_KEYS):
+        elif not _is_key(part):
             parsed = declared_column(part[0].text, part[1:], charset)
             columns.append(parsed)
             key += [part[0].text] if parsed.in_key else []
@@ -147,15 +161,24 @@ def _is_unique(part: Sequence[Word]) -> bool:
     return any(word.among("UNIQUE") for word in part[:3]) and part[0].among("UNIQUE", "CONSTRAINT")
 
 
+def _is_key(part: Sequence[Word]) -> bool:
+    """True if a key or a constraint is defined, and no column. VECTOR is a word that may name a column."""
+    is_vector = part[0].among("VECTOR") and len(part) > 1 and part[1].among("INDEX", "KEY")
+    return is_vector or part[0].among(*_KEYS)
+
+
 def _unique(part: Sequence[Word]) -> AddUnique:
-    """Read ``[CONSTRAINT [name]] UNIQUE [INDEX | KEY] [name] [USING …] (…)``."""
+    """Read ``[CONSTRAINT [name]] UNIQUE [INDEX | KEY] [IF NOT EXISTS] [name] [USING …] (…)``."""
     at = next(k for k, word in enumerate(part) if word.among("UNIQUE"))
     open_ = next((k for k, word in enumerate(part) if k > at and word.among("(")), len(part))
-    name = [word.text for word in part[at + 1 : open_] if not word.among("INDEX", "KEY", "USING", "BTREE", "HASH")]
+    name = [word.text for word in part[at + 1 : open_] if not word.among(*_BEFORE_COLUMNS)]
     inside = enclosed_words(part[open_:])
     is_plain = not any(word.among("(") for word in inside)
     columns = tuple(word.text for word in inside if _is_name(word))
     return AddUnique((name or [""])[0], columns if is_plain else None)
+
+
+_BEFORE_COLUMNS = ("INDEX", "KEY", "USING", "BTREE", "HASH", "IF", "NOT", "EXISTS")
 
 
 def instead_of_primary(
@@ -287,7 +310,8 @@ def _operations(part: list[Word]) -> list[Operation]:
         if head.among(verb) and rest:
             return reader(rest, verb)
     # Clauses that concern no column change nothing here.
-    if head.among(*_NO_COLUMN) or (head.among("CHECK") and rest and rest[0].among("PARTITION")):
+    pair = (head.text.upper(), rest[0].text.upper()) if rest and head.kind == "word" else None
+    if head.among(*_NO_COLUMN) or pair in _NO_COLUMN_BY_TWO:
         return []
     raise Unsupported(f"{' '.join(word.text for word in part[:4])} is not handled")
 
@@ -299,7 +323,7 @@ def _add_operations(rest: list[Word], _: str) -> list[Operation]:
         return [AddPrimary(tuple(_key_columns(rest)))]
     elif _is_unique(rest):
         return [_unique(rest)]
-    elif rest[0].among(*_KEYS, "PARTITION"):
+    elif _is_key(rest) or rest[0].among("PARTITION"):
         return []
     elif rest[0].among("SYSTEM", "PERIOD") and len(rest) > 1 and rest[1].among("VERSIONING", "FOR"):
         raise Unsupported("rows of system-versioned tables are not merged")
@@ -313,7 +337,7 @@ def _add_operations(rest: list[Word], _: str) -> list[Operation]:
 def _columns(part: list[Word], *, if_missing: bool) -> list[Operation]:
     if is_primary(part):
         return [AddPrimary(tuple(_key_columns(part)))]
-    if part[0].among(*_KEYS):
+    if _is_key(part):
         return [_unique(part)] if _is_unique(part) else []
     name, (words, after) = part[0].text, _with_position(part[1:])
     return [Add(declared_column(name, words), after, if_missing)]

@@ -2,7 +2,15 @@ import pytest
 
 from spark_jobs.binlog import TableName
 from spark_jobs.binlog.types.charsets import CHARSET_ALONE
-from spark_jobs.ddl.parse_alter import created_definition, dropped_tables, index_changes, storage_action, target
+from spark_jobs.ddl.operations import AddUnique
+from spark_jobs.ddl.parse_alter import (
+    created_definition,
+    dropped_tables,
+    index_changes,
+    operations,
+    storage_action,
+    target,
+)
 from spark_jobs.errors import Unsupported
 
 NAME = TableName("shop", "t")
@@ -23,6 +31,19 @@ NAME = TableName("shop", "t")
 def test_what_a_statement_does_to_an_index(text: str, expected: str) -> None:
     table, changes = index_changes(text, "db")
     assert " ".join(map(str, [table, *changes])) == expected
+
+
+@pytest.mark.parametrize(
+    "clause, name",
+    [
+        ("ADD UNIQUE (a)", ""),
+        ("ADD UNIQUE KEY IF NOT EXISTS w (a)", "w"),
+        ("ADD CONSTRAINT c UNIQUE IF NOT EXISTS (a)", ""),
+        ("ADD UNIQUE `if` (a)", "if"),
+    ],
+)
+def test_the_name_of_a_unique_index(clause: str, name: str) -> None:
+    assert operations(f"ALTER TABLE t {clause}") == [AddUnique(name, ("a",))]
 
 
 @pytest.mark.parametrize(
