@@ -15,7 +15,7 @@ from spark_jobs.binlog.events.slice_bytes import Scans, SliceBytes
 from spark_jobs.binlog.events.table_map import Column, TableDefinition, TableName, parse_table_map, same_layout
 from spark_jobs.binlog.events.types import EVENT_TYPES, EventType
 from spark_jobs.binlog.events.xa import XaStep, xa_step
-from spark_jobs.binlog.rows.changes import Changes, Presence
+from spark_jobs.binlog.rows.changes import Changes, Presence, comparable_text, comparable_texts
 from spark_jobs.binlog.rows.decoder import Decoder
 from spark_jobs.binlog.rows.erasure import ErasedSlice, SliceEraser
 from spark_jobs.binlog.rows.file_decoder import FileDecoder
@@ -66,6 +66,8 @@ __all__ = [
     "TypeCount",
     "XaStep",
     "check_magic",
+    "comparable_text",
+    "comparable_texts",
     "definitions_of",
     "events_of",
     "list_events",

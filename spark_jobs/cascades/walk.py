@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from spark_jobs.binlog import TableDefinition, TableName
+from spark_jobs.binlog import TableDefinition, TableName, comparable_text
 from spark_jobs.bronze.derived_slices import DerivedSlice, stored_changes
 from spark_jobs.bronze.index import SliceIndex
 from spark_jobs.bronze.scan import LoggedStatement
@@ -354,7 +354,8 @@ class Walk:
             all_names = definition.column_names()
             key = definition.key or range(len(all_names))
             names = self._identities[name] = tuple(all_names[at].casefold() for at in key)
-        texts = sorted((column, text) for column, text in row[RAW] or () if column.casefold() in names)
+        pairs = (pair for pair in row[RAW] or () if pair[0].casefold() in names)
+        texts = sorted((column, comparable_text(text)) for column, text in pairs)
         return (*(row[column] for column in names), *texts)
 
     def _weights_of(self, name: TableName, columns: Sequence[str], row: Row) -> Weights | None:

@@ -31,7 +31,7 @@ from spark_jobs.delta.value_hash import Hashes
 
 log = logging.getLogger(__name__)
 
-_MAGIC = b"STRKEYS2"
+_MAGIC = b"STRKEYS3"
 _HEADER = struct.Struct("<8s16sQIII20x")
 """Magic, what it is of, number of rows, rows in a block, CRC-32 of the first hashes, CRC-32 of what stands before."""
 _HEADER_BYTES = 64

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.binlog import Changes
+from spark_jobs.binlog import Changes, comparable_texts
 from spark_jobs.bronze.derived_slices import FIRST_DERIVED_ROW
 from spark_jobs.errors import Unsupported
 from spark_jobs.silver import moved_from_codec
@@ -252,8 +252,9 @@ def _without_negative_zero(values: pa.ChunkedArray) -> pa.ChunkedArray:
 def exact_texts(raw: pa.MapArray, names: Sequence[str] | None = None) -> pa.Array:
     """The exact texts that each row has, of some columns or of all, as one text; NULL for rows that have none.
 
-    In the order of the names: in ``_raw`` they stand as the table's columns do, which a statement may move. No name
-    holds a zero byte, and the texts are numbers, hex and their signs.
+    In the order of the names: in ``_raw`` they stand as the table's columns do, which a statement may move; times
+    without the zeros that their fractions end with, of which a statement may add some. No name holds a zero byte, and
+    the texts are numbers, hex and their signs.
     """
     if raw.null_count == len(raw):
         return pa.nulls(len(raw), pa.string())
@@ -263,7 +264,8 @@ def exact_texts(raw: pa.MapArray, names: Sequence[str] | None = None) -> pa.Arra
     if names is not None:
         entries = entries.filter(pc.is_in(entries.column("name"), pa.array(names, pa.string())))
     entries = entries.take(pc.sort_indices(entries, sort_keys=[("row", "ascending"), ("name", "ascending")]))
-    pairs = pc.binary_join_element_wise(entries.column("name"), entries.column("text"), "\0").combine_chunks()
+    comparable = comparable_texts(entries.column("text"))
+    pairs = pc.binary_join_element_wise(entries.column("name"), comparable, "\0").combine_chunks()
     counts = np.bincount(np.asarray(entries.column("row")), minlength=len(raw))
     offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
     texts = pc.binary_join(pa.ListArray.from_arrays(offsets, pairs), "\1")

@@ -3,12 +3,14 @@
 Put here: the result of decoding. Not here: decoding (decoder.py).
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 
@@ -105,3 +107,20 @@ class Changes:
             part_of(self.before_present),
             column_rows(self.flags),
         )
+
+
+def comparable_text(text: str) -> str:
+    """An exact text as equal values have it: a time without the zeros that its fraction ends with.
+
+    How many there are depends on the column's digits of a second, which a statement may add to.
+    """
+    return re.sub(_FINAL_ZEROS, r"\1\2", text)
+
+
+def comparable_texts(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Exact texts as ``comparable_text`` has them."""
+    return pc.replace_substring_regex(texts, pattern=_FINAL_ZEROS, replacement=r"\1\2")
+
+
+_FINAL_ZEROS = r"^([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.0+|(\.[0-9]*[1-9])0+)$"
+"""A date and time whose fraction ends with zeros."""

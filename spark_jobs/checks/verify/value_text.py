@@ -83,11 +83,14 @@ def _number_form(types: str, server: str = "{c}") -> Form:
 
 
 def _moment(digits: int, kind: str) -> Form:
-    """Spark leaves zeros at a fraction's end out. A value with more digits than declared keeps them, and so differs."""
-    printed = "cast({c} AS STRING)"
+    """Spark leaves zeros at a fraction's end out, and an exact text has those of its time.
+
+    A value with more digits than declared keeps them, and so differs.
+    """
+    printed = "coalesce({raw}, cast({c} AS STRING))"
     dotted = f"if(length({printed}) = 19, concat({printed}, '.'), {printed})"
     text = f"rpad({dotted}, greatest({20 + digits}, length({dotted})), '0')" if digits else printed
-    return Form("CAST({c} AS CHAR)", f"coalesce({{raw}}, {text})", kind)
+    return Form("CAST({c} AS CHAR)", text, kind)
 
 
 def _hex(text: bytes) -> str:

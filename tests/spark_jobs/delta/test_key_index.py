@@ -79,7 +79,7 @@ def test_every_damaged_byte_is_seen_before_a_row_is_named(tmp_path: Path) -> Non
     assert looked_up(tmp_path, file, keys) == expected
 
 
-@pytest.mark.parametrize("content", [b"", b"STRKEYS1", b"x" * 64], ids=["empty", "short", "another"])
+@pytest.mark.parametrize("content", [b"", b"STRKEYS2", b"x" * 64], ids=["empty", "short", "another"])
 def test_what_is_no_index_is_none(content: bytes, tmp_path: Path) -> None:
     file = file_of(tmp_path, [1, 2])
     build(tmp_path, file, [1, 2])

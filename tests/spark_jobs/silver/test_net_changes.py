@@ -15,6 +15,7 @@ from spark_jobs.silver.net_changes import (
     INSERT,
     UPDATE,
     SliceOrigin,
+    exact_texts,
     first_and_last_rows,
     image_rows,
     net_rows,
@@ -332,6 +333,18 @@ def test_a_column_of_a_composite_key_and_its_exact_text() -> None:
     assert len(first_and_last_rows(pa.concat_tables([rows.slice(1), rows.slice(1)]), ["a", "b"])) == 6, (
         "slices of them, too"
     )
+
+
+def test_a_time_that_no_column_holds_is_one_with_more_digits() -> None:
+    """A statement that gives a DATETIME more digits of a second changes no text that is there."""
+    short, long = "0000-00-00 00:00:00", "0000-00-00 00:00:00.000000"
+    half, halves = "2024-00-00 00:00:00.5", "2024-00-00 00:00:00.500"
+    none: Any = (None, None)
+    assert keyed(pa.timestamp("us"), none, none, exact=[(short, long), (long, short)]) == [(None, short, True, True)]
+    assert keyed(pa.timestamp("us"), none, exact=[(half, halves)]) == [(None, halves, True, True)]
+    assert len(keyed(pa.timestamp("us"), none, exact=[(half, long)])) == 2
+    numbers = pa.array([[("k", text)] for text in ("1.500", "1.50", "1.5")], RAW)
+    assert exact_texts(numbers, ["k"]).to_pylist() == ["k\0001.500", "k\0001.50", "k\0001.5"]
 
 
 def test_exact_texts_of_a_key_are_one_in_any_order() -> None:

@@ -1,5 +1,7 @@
+import pyarrow as pa
 import pytest
 
+from spark_jobs.binlog.rows.changes import comparable_text, comparable_texts
 from spark_jobs.binlog.rows.decoder import Decoder
 from tests.binlogs.one_value import FILE, definition_of
 from tests.binlogs.segment_spec import (
@@ -58,3 +60,11 @@ def test_whole_images_have_no_presence_even_behind_a_partial_one() -> None:
     content = content_of(Insert("shop.t", (1, ...)), Insert("shop.t", (2, "b")), Insert("shop.t", (3, "c")))
     blocks = list(Decoder(definition_of(content), partial=True, rows=1).decode(FILE, 0, None, content))
     assert [changes.present is None for changes in blocks] == [False, True, True]
+
+
+def test_exact_texts_of_times_are_equal_whatever_their_digits() -> None:
+    zero, half = "0000-00-00 00:00:00", "2024-00-00 00:00:00.05"
+    texts = [zero, f"{zero}.000", half, f"{half}0000", "0000-00-00", "1.500", "-838:59:59.000", "ff00", "x"]
+    expected = [zero, zero, half, half, *texts[4:]]
+    assert [comparable_text(text) for text in texts] == expected
+    assert comparable_texts(pa.chunked_array([texts, [None]])).to_pylist() == [*expected, None]

@@ -1,6 +1,7 @@
 """What a value's text means. That both sides make the same of a value is tested with a server, in test_tables.py."""
 
 import pytest
+from pyspark.sql import SparkSession
 
 from spark_jobs.checks.verify.value_text import form_of
 from spark_jobs.errors import Unsupported
@@ -75,3 +76,16 @@ def test_base64_is_equal_whatever_its_line_ends_are_written_like() -> None:
     assert is_same(printed, escaped, None)
     assert not is_same(printed, b'{"b": "base64:type15:YWJjZGVn"}', None)
     assert not is_same(b'{"b": "a\nb"}', b'{"b": "ab"}', None)
+
+
+@pytest.mark.spark
+def test_a_time_that_no_column_holds_is_printed_with_the_digits_of_its_column(spark: SparkSession) -> None:
+    """Rows of before a statement that gives a DATETIME more digits have its earlier ones."""
+    texts = "'0000-00-00 00:00:00'", "'2024-00-00 00:00:00.5'", "'2024-00-00 00:00:00.500000'", "NULL"
+    rows = ", ".join(f"(TIMESTAMP_NTZ'2024-01-02 03:04:05.25', {text})" for text in texts)
+    for digits, zeros in ((6, "000000"), (0, "")):
+        sql = form_of(column("datetime", fraction=digits)).lake.format(c="c", raw="raw")
+        printed = [row[0] for row in spark.sql(f"SELECT {sql} FROM VALUES {rows} AS t (c, raw)").collect()]
+        assert printed[0] == "0000-00-00 00:00:00" + ("." + zeros if zeros else "")
+        if digits:
+            assert printed[1:] == [*["2024-00-00 00:00:00.500000"] * 2, "2024-01-02 03:04:05.250000"]
