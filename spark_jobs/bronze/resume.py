@@ -275,7 +275,7 @@ def _relation(source: Source, log: Log, log_stretches: tuple[Stretch, ...], posi
 def _is_same_server(source: Source, log: Log, last: Stretch, position: Position) -> bool | None:
     """True if the server is the one of a stretch; None where no identity says so.
 
-    MySQL has a UUID. MariaDB has a server id, which may be changed: its log goes on in the same file.
+    MySQL has a UUID. MariaDB has a server id, which may be changed: its log continues in the same file.
     """
     if log.uuid and last.uuid:
         return log.uuid == last.uuid

@@ -68,7 +68,7 @@ def _words_of(text: str) -> tuple[Word, ...]:
 
 
 def _is_fraction(tokens: Sequence[Any], at: int) -> bool:
-    """True if a number stands behind the point that it begins with, and that point behind no name of a schema."""
+    """True if a number follows the point that it begins with, and that point follows no name of a schema."""
     point, before = (tokens[at - back] if at >= back else None for back in (1, 2))
     if point is None or point.text != "." or point.end + 1 != tokens[at].start:
         return False

@@ -252,6 +252,7 @@ def _restarted(
         if origin is None:
             _require_null_fill(timeline, event, after.columns[at], altered)
             continue
+        # Why the server may have other values now, by the definitions or by what the statement says.
         _require_same_hashes(timeline, event, before.columns[origin], after.columns[at])
         reason = (
             _values_may_change(event, before, after, origin, at)
@@ -261,6 +262,7 @@ def _restarted(
         )
         if reason is None:
             continue
+        # The table stops, or the column begins again.
         if not timeline.inputs.begins_anew:
             raise timeline.refusal(event, reason)
         why_not = timeline.inputs.why_not or _why_not_restarted(before, after, origin, at)

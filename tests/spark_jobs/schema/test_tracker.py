@@ -191,11 +191,11 @@ def test_rows_that_contradict_statements_are_right_and_it_is_said(
 
 def test_a_column_that_went_unlogged_and_was_added_again() -> None:
     """A session without sql_log_bin drops a column, and the log has an ALTER that adds it."""
-    again = replace(LOGGED, columns=(ID, B, replace(A, nullable=False)))
+    second = replace(LOGGED, columns=(ID, B, replace(A, nullable=False)))
     versions = follow(statements_at(T), rows(200), statements_at("ALTER TABLE t ADD a INT", start=300))
     assert "not followed: the table has a column a already, as far as is known: d.t (id int, a" in listing(versions)
     assert (
-        listing(Tracker(versions).follow([rows(400, again)]))
+        listing(Tracker(versions).follow([rows(400, second)]))
         == "(id int not null, b int not null, a varchar(9) not null), key: id"
     )
     # A lake of an earlier version has the column twice.

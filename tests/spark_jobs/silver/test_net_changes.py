@@ -339,10 +339,10 @@ def test_a_time_that_no_column_holds_is_one_with_more_digits() -> None:
     """A statement that gives a DATETIME more digits of a second changes no text that is there."""
     short, long = "0000-00-00 00:00:00", "0000-00-00 00:00:00.000000"
     half, halves = "2024-00-00 00:00:00.5", "2024-00-00 00:00:00.500"
-    none: Any = (None, None)
-    assert keyed(pa.timestamp("us"), none, none, exact=[(short, long), (long, short)]) == [(None, short, True, True)]
-    assert keyed(pa.timestamp("us"), none, exact=[(half, halves)]) == [(None, halves, True, True)]
-    assert len(keyed(pa.timestamp("us"), none, exact=[(half, long)])) == 2
+    nulls: Any = (None, None)
+    assert keyed(pa.timestamp("us"), nulls, nulls, exact=[(short, long), (long, short)]) == [(None, short, True, True)]
+    assert keyed(pa.timestamp("us"), nulls, exact=[(half, halves)]) == [(None, halves, True, True)]
+    assert len(keyed(pa.timestamp("us"), nulls, exact=[(half, long)])) == 2
     numbers = pa.array([[("k", text)] for text in ("1.500", "1.50", "1.5")], RAW)
     assert exact_texts(numbers, ["k"]).to_pylist() == ["k\0001.500", "k\0001.50", "k\0001.5"]
 

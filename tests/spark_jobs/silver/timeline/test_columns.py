@@ -113,8 +113,8 @@ def test_a_key_in_another_order_is_the_same_key() -> None:
         maps=((100, keyed(0, 1)), (600, replace(keyed(2, 1), columns=(Column("x", 3), ID, V)))),
         state=TableState(keyed(0, 1)),
     )
-    keys_ = [step.state.definition and step.state.definition.key for step in timeline]
-    assert keys_ == [(0, 1), (1, 2), (1, 2)]
+    step_keys = [step.state.definition and step.state.definition.key for step in timeline]
+    assert step_keys == [(0, 1), (1, 2), (1, 2)]
     assert [step for step in timeline if isinstance(step, SchemaChange) and step.empties] == []
 
 
