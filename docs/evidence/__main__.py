@@ -179,6 +179,7 @@ def _table_of_faults(record: Record) -> str:
     kinds = "".join(f"| {kind} | {count:,} |\n" for kind, count in record["by_kind"].items())
     layouts = "".join(f"| {layout} | {count:,} |\n" for layout, count in record["by_layout"].items())
     wrong = "".join(f"- {text}\n" for text in record["wrong"])
+    mended = "".join(f"- {text}\n" for text in record.get("mended", []))
     runs = "".join(
         f"| {run['date']} | `{run['commit']}` | {run['seeds'][0]} to {run['seeds'][1]} | {run['faults']:,} | "
         f"{run['seconds'] / 60:.0f} |\n"
@@ -187,6 +188,7 @@ def _table_of_faults(record: Record) -> str:
     return (
         f"\n## Faults\n\n| kind | injected |\n| --- | --- |\n{kinds}\n| tables | faults |\n| --- | --- |\n{layouts}"
         + (f"\n| run | commit | seeds | faults | minutes |\n| --- | --- | --- | --- | --- |\n{runs}" if runs else "")
+        + (f"\nWrong when they were played, and right since ([findings](#what-was-found-and-mended)):\n\n{mended}" if mended else "")
         + (f"\nWrong:\n\n{wrong}" if wrong else "")
     )
 

@@ -65,7 +65,10 @@ def say(line: str) -> None:
 
 
 def faults(before: Record, run: Record, count: str = "10000") -> Iterator[Record]:
-    """Scenarios over all layouts, seed after seed after those of the record, until it has so many faults."""
+    """Scenarios over all layouts, seed after seed after those of the record, until it has so many faults.
+
+    One that was wrong and is right since, by whoever mended it, is written from ``wrong`` to ``mended``.
+    """
     layouts, enough = [*_APART, *runs.LAYOUTS], int(count)  # what waits for servers does not come last
     by_layout, kinds = Counter[str](before.get("by_layout", {})), Counter[str](before.get("by_kind", {}))
     scenarios, wrong = before.get("scenarios", 0), list[str](before.get("wrong", []))
@@ -100,6 +103,7 @@ def faults(before: Record, run: Record, count: str = "10000") -> Iterator[Record
             "by_layout": dict(by_layout.most_common()),
             "runs": [*runs_before, this_run],
             "seconds_before": before.get("seconds", 0),
+            "mended": before.get("mended", []),
             "wrong": wrong,
         }
 
