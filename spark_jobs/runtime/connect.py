@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from spark_jobs.config.values import remote_text
 from spark_jobs.errors import ConfigError, JvmEnded, StratalogError
 from spark_jobs.text.disclosure import foreign
 
@@ -321,6 +320,8 @@ def _errors_of_pyspark() -> type[Exception]:
 
 def _first(remote: str) -> "SparkSession":
     from pyspark.sql import SparkSession
+
+    from spark_jobs.config.values import remote_text  # what it loads, a verb without a lake does not need
 
     try:
         remote_text(remote)
