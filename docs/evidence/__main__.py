@@ -188,7 +188,11 @@ def _table_of_faults(record: Record) -> str:
     return (
         f"\n## Faults\n\n| kind | injected |\n| --- | --- |\n{kinds}\n| tables | faults |\n| --- | --- |\n{layouts}"
         + (f"\n| run | commit | seeds | faults | minutes |\n| --- | --- | --- | --- | --- |\n{runs}" if runs else "")
-        + (f"\nWrong when they were played, and right since ([findings](#what-was-found-and-mended)):\n\n{mended}" if mended else "")
+        + (
+            f"\nWrong when they were played, and right since ([findings](#what-was-found-and-mended)):\n\n{mended}"
+            if mended
+            else ""
+        )
         + (f"\nWrong:\n\n{wrong}" if wrong else "")
     )
 
