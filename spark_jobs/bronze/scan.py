@@ -225,7 +225,7 @@ def _require_names(index: SliceIndex, table: Table) -> None:
         raise LakeError(
             f"{table.path}: the slice at {at} does not say which tables it has rows of: a build of before "
             "the first version wrote it, and no table would get its rows; move the lake away, and run again, which "
-            "extracts the log anew"
+            "extracts the log again"
         )
 
 

@@ -262,7 +262,7 @@ def _restarted(
         )
         if reason is None:
             continue
-        # The table stops, or the column begins again.
+        # The table stops, or the column restarts.
         if not timeline.inputs.begins_anew:
             raise timeline.refusal(event, reason)
         why_not = timeline.inputs.why_not or _why_not_restarted(before, after, origin, at)
