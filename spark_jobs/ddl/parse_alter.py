@@ -77,9 +77,11 @@ def _without_partitioning(words: list[Word]) -> list[Word]:
 
     Rows and columns are left as they are by it.
     """
-    pairs = [(first, second) for first, second in pairwise(words)]
     ends = (("PARTITION", "BY"), ("REMOVE", "PARTITIONING"))
-    at = next((k for k, pair in enumerate(pairs) if any(pair[0].among(a) and pair[1].among(b) for a, b in ends)), None)
+    at = next(
+        (k for k, pair in enumerate(pairwise(words)) if any(pair[0].among(a) and pair[1].among(b) for a, b in ends)),
+        None,
+    )
     return words if at is None else words[:at]
 
 
