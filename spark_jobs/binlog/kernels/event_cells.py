@@ -51,9 +51,7 @@ TX_COLUMNS = 12
 
 GTID_NONE, GTID_MYSQL, GTID_TAG, GTID_DOMAIN, GTID_GIVEN = range(5)
 TX_HAS_ROWS, TX_XA, TX_ROLLED_BACK = 1, 2, 4
-TX_NO_EFFECT = (
-    8  # its statement changes nothing: the beginning of an ALTER that another transaction ends, or its failure
-)
+TX_NO_EFFECT = 8  # its statement changes nothing: an ALTER that only begins, or that fails
 
 # Cells of the scan's state (int64), kept from one buffer to the next.
 S_EVENTS = 0  # events noted of this buffer
