@@ -372,9 +372,13 @@ def _windows(pipeline: Pipeline, generator: random.Random) -> dict[TableName, tu
 def published(pipeline: Pipeline) -> list[TableName]:
     """The tables that silver has."""
     folder = Path(lake_of(pipeline).silver(SOURCE, SCHEMA, "t").path).parent
-    # The disk fails here as in the run that asks.
+    return [TableName(SCHEMA, path.name) for path in _listed(folder)]
+
+
+def _listed(folder: Path) -> list[Path]:
+    """What a folder holds, if there is one. Raises LakeError where the disk fails, as in the run that asks."""
     try:
-        return [TableName(SCHEMA, path.name) for path in sorted(folder.glob("*"))] if folder.exists() else []
+        return sorted(folder.glob("*")) if folder.exists() else []
     except OSError as error:
         raise LakeError(f"{folder}: cannot be read: {error}") from error
 
@@ -424,7 +428,7 @@ def run(
             repeated = _windows(pipeline, _current().random)
             outcome = pipeline_run.merge_source(SPARK, pipeline, SOURCE, outcome, repeated=repeated)
         if pipeline.iceberg:  # as publishing does; what is published is not written here
-            for path in sorted(Path(lake_of(pipeline).downstream(SCHEMA, "t").path).parent.glob("*")):
+            for path in _listed(Path(lake_of(pipeline).downstream(SCHEMA, "t").path).parent):
                 show(str(path))
     return {str(name): reason for name, reason in outcome.stopped.items()}
 
