@@ -9,13 +9,16 @@ snapshot wins, whenever it is compacted. A mend that is killed before its commit
 repeated finds its own rows equal.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
+
+import pyarrow as pa
 
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze.table import BronzeSnapshot
-from spark_jobs.delta import features, vacuum
+from spark_jobs.delta import data_files, features, vacuum
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot, snapshot_of
 from spark_jobs.engine.jobs import spark_job
@@ -26,7 +29,8 @@ from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.lake.retry import CONFLICT_WAIT, retry_on_conflict
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
-from spark_jobs.mending.mend_task import MendCounts, MendTask, compared
+from spark_jobs.mending.mend_task import NOTHING, MendCounts, MendTask, compared
+from spark_jobs.pipeline.cascades.landed_rows import derived_without
 from spark_jobs.pipeline.initial_load.context import LoadContext
 from spark_jobs.pipeline.initial_load.key_ranges import Key
 from spark_jobs.pipeline.initial_load.range_files import FileTarget
@@ -41,6 +45,8 @@ from spark_jobs.silver.compaction_job import CompactionJob
 from spark_jobs.silver.table_timeline import TableState
 from spark_jobs.source.information_schema import definition_on_server
 
+_PASSES = 5
+"""Number of times, at most, that a mend reads the same keys: after the first for what foreign keys did meanwhile."""
 CatchUp = Callable[[Position], Outcome]
 """Function that brings bronze and silver up to a position, as a run does: a table without news has no commit there."""
 
@@ -153,20 +159,26 @@ def mend_keys(
 
     is_applied: whether rows are committed; otherwise they are compared alone.
 
-    Raises TableStopped, SourceError, LakeError, LostRace.
+    Where changes by foreign keys were derived meanwhile without the rows, the same keys are read again until none
+    differs. Raises TableStopped, SourceError, LakeError, LostRace.
     """
+    counts = NOTHING
     with about(f"{load.source}: {mending.name}"):
-        snapshot = _snapshot(mending.table, mending.head)
-        target = _target_of(snapshot, {*mending.columns.types, "_raw"})
-        at = load.server.now()
-        position, files = _read_snapshot(load, mending, keys, target)
-        try:
-            _require_caught_up(load, mending.name, position, catch_up(position))
-            rows = _ReadRows(keys, files, target, position, at)
-            counts = retry_on_conflict(lambda: _landed(load, mending, rows, is_applied=is_applied), wait=CONFLICT_WAIT)
-        finally:
-            vacuum.remove(snapshot.path, (file.location(snapshot.path) for file in files))
-    return MendedKeys(position, counts)
+        for _ in range(_PASSES):
+            rows = _read_snapshot(load, mending, keys)
+            try:
+                _require_caught_up(load, mending.name, rows.position, catch_up(rows.position))
+                landing = partial(_landed, load, mending, rows, is_applied=is_applied)
+                landed = retry_on_conflict(landing, wait=CONFLICT_WAIT)
+                counts = landed + counts.written
+                is_committed, position = is_applied and landed.rows > 0, rows.position
+                if not (is_committed and derived_without(load.pipeline, load.source, mending.name, position)):
+                    return MendedKeys(position, counts)
+                # What foreign keys did to the rows meanwhile, the server shows.
+                keys = replace(keys, lake_keys=rows.all_keys(mending.columns.key))
+            finally:
+                vacuum.remove(rows.target.path, (file.location(rows.target.path) for file in rows.files))
+    raise TableStopped("is changed by foreign keys each time that its rows are mended; mend it again")
 
 
 def _require_caught_up(load: LoadContext, name: TableName, position: Position, outcome: Outcome) -> None:
@@ -191,17 +203,24 @@ class _ReadRows:
     position: Position
     at: datetime
 
+    def all_keys(self, key: Sequence[str]) -> pa.Table:
+        """The keys that the lake may have now: those that were looked for in it, and those of the rows."""
+        path, names, schema = self.target.path, [*key, "_raw"], self.target.schema
+        in_rows = (data_files.read_columns(path, file, names, schema) for file in self.files)
+        return pa.concat_tables([self.keys.lake_keys, *in_rows])
 
-def _read_snapshot(
-    load: LoadContext, mending: MendableTable, keys: WantedKeys, target: FileTarget
-) -> tuple[Position, tuple[DataFile, ...]]:
-    """The snapshot's position in bronze's log, and files with the rows."""
+
+def _read_snapshot(load: LoadContext, mending: MendableTable, keys: WantedKeys) -> _ReadRows:
+    """Rows as of one position of bronze's log."""
+    snapshot = _snapshot(mending.table, mending.head)
+    target = _target_of(snapshot, {*mending.columns.types, "_raw"})
+    at = load.server.now()
     rules, key = mending.rules, Key(mending.name.schema, mending.name.table, ())
     selecting = Selecting(load.source, load.server.settings, rules.definition, key, load.anchor.identity)
     task = SnapshotTask(selecting, rules, target, keys.parts, mending.columns.key)
     position, *results = spark_job.run(load.spark, [task], read_snapshot)
     files = tuple(result for result in results if not isinstance(result, FilteredRows))
-    return load.anchor.resolve(position), files
+    return _ReadRows(keys, files, target, load.anchor.resolve(position), at)
 
 
 def _landed(load: LoadContext, mending: MendableTable, rows: _ReadRows, *, is_applied: bool) -> MendCounts:

@@ -85,6 +85,11 @@ class MendCounts:
         """Rows that differ, or may, and are not written."""
         return self.changed + self.tied
 
+    @property
+    def written(self) -> "MendCounts":
+        """The counts of rows that differ alone."""
+        return MendCounts(self.inserted, self.updated, self.deleted)
+
     def __add__(self, other: "MendCounts") -> "MendCounts":
         names = MendCounts.__slots__
         return MendCounts(**{name: getattr(self, name) + getattr(other, name) for name in names})

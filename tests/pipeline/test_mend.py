@@ -3,8 +3,10 @@
 import os
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from spark_jobs.lake.commit import CommitKind
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.mending import mend_source as mending
+from spark_jobs.mending import mend_table
 from spark_jobs.mending.mend_source import MendedTable, mend_source
 from spark_jobs.operations.observation.alarms import alarms
 from spark_jobs.operations.observation.status import status
@@ -26,6 +29,11 @@ from spark_jobs.operations.repair import plan_reset
 from spark_jobs.operations.retention.maintenance import maintain_source
 from spark_jobs.pipeline.backfill.request import BackfillRequest
 from spark_jobs.pipeline.backfill.run import backfill
+from spark_jobs.pipeline.cascades import step
+from spark_jobs.pipeline.cascades.unlogged_changes import cascades
+from spark_jobs.pipeline.initial_load import landing, load
+from spark_jobs.pipeline.initial_load.landing import LandedTable
+from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.run import compact_source, extract_source
 from spark_jobs.silver.commit import SilverCommit
 from tests.fix_mysql import database_of
@@ -175,6 +183,79 @@ def test_foreign_keys_change_mended_rows_that_were_not_merged_when_silver_went_o
     assert kinds[:2] == [then, CommitKind.MEND]
     shop.execute("DELETE FROM orders WHERE id = 1")
     assert shop.run(pipeline)[1].stopped == {}
+    assert require_same(shop, pipeline, "order_lines") == 2
+
+
+@pytest.mark.parametrize("passes", [mend_table._PASSES, pytest.param(1, marks=pytest.mark.long)])
+def test_foreign_keys_changed_rows_that_were_read_and_not_in_silver_yet(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, passes: int
+) -> None:
+    """A run derives what a DELETE does to child rows while a mend has read one and not written it."""
+    pipeline = shop.pipeline(live=True, on_cascade="apply")
+    shop.execute(*LINES)
+    shop.run(pipeline)
+    unlogged(
+        shop,
+        "INSERT INTO order_lines VALUES (1, 3, 'unlogged', 9)",
+        "UPDATE order_lines SET note = 'changed' WHERE order_id = 3",
+    )
+    catch_up = mending._Mending.catch_up
+
+    def caught_up(work: mending._Mending, position: Position | None) -> Outcome:
+        outcome = catch_up(work, position)
+        # The first time after rows were read.
+        if position and shop.database.execute("SELECT 1 FROM orders WHERE id = 1"):
+            shop.execute("DELETE FROM orders WHERE id = 1")
+            shop.run(pipeline)
+        return outcome
+
+    monkeypatch.setattr(mending._Mending, "catch_up", caught_up)
+    monkeypatch.setattr(mend_table, "_PASSES", passes)
+    result = mended(shop, pipeline, "order_lines")["order_lines"]
+    if passes == 1:
+        assert result.reason
+        assert "is changed by foreign keys each time that its rows are mended; mend it again" in result.reason
+        monkeypatch.undo()
+        mended(shop, pipeline, "order_lines")
+        assert require_same(shop, pipeline, "order_lines") == 2
+        return
+    assert result.reason is None
+    assert counts(result) == (1, 1, 1)  # inserted as of before the DELETE, and deleted as of after it
+    assert require_same(shop, pipeline, "order_lines") == 2
+
+
+def test_what_was_derived_without_mended_rows_is_derived_again(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mend commits right before a run that has looked at silver commits what it derived."""
+    pipeline = shop.pipeline(live=True, on_cascade="apply")
+    shop.execute(*LINES)
+    shop.run(pipeline)
+    unlogged(shop, "INSERT INTO order_lines VALUES (1, 3, 'unlogged', 9)")
+    catch_up, require_still_merged = mending._Mending.catch_up, step._require_still_merged
+    is_read, has_looked = Event(), Event()
+
+    def caught_up(work: mending._Mending, position: Position | None) -> Outcome:
+        outcome = catch_up(work, position)
+        if position and not is_read.is_set():
+            shop.execute("DELETE FROM orders WHERE id = 1")
+            is_read.set()
+            assert has_looked.wait(60)
+        return outcome
+
+    def looked(*arguments: Any) -> None:
+        require_still_merged(*arguments)
+        if is_read.is_set() and not has_looked.is_set():
+            has_looked.set()
+            with pytest.raises(Killed):
+                mend.result(60)
+
+    monkeypatch.setattr(mending._Mending, "catch_up", caught_up)
+    monkeypatch.setattr(mending._Mending, "merged", Killed.die)
+    monkeypatch.setattr(step, "_require_still_merged", looked)
+    with ThreadPoolExecutor(1) as pool:
+        mend = pool.submit(mended, shop, pipeline, "order_lines")
+        assert is_read.wait(60)
+        shop.run(pipeline)
+    assert has_looked.is_set()
     assert require_same(shop, pipeline, "order_lines") == 2
 
 
@@ -346,6 +427,40 @@ def test_a_table_without_a_key_is_read_again_as_a_whole(shop: Shop) -> None:
     shop.execute("DELETE FROM bag WHERE a = 4")
     shop.run(pipeline)
     assert require_same(shop, pipeline, "bag") == 3
+
+
+@pytest.mark.parametrize("is_cascade", [True, False])
+def test_a_table_without_a_key_is_named_where_its_rows_changed_by_a_foreign_key_while_they_were_read_again(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, is_cascade: bool
+) -> None:
+    pipeline = shop.pipeline(live=True)
+    shop.execute(
+        *LINES,
+        """CREATE TABLE bag (order_id INT, b VARCHAR(9),
+        FOREIGN KEY (order_id) REFERENCES orders (id) ON DELETE CASCADE)""",
+        "INSERT INTO bag VALUES (1, 'x'), (1, 'x'), (2, 'y')",
+    )
+    shop.run(pipeline)
+    # The log of a parent without children is read for them too.
+    shop.execute("DELETE FROM orders WHERE id = 3")
+    shop.run(pipeline)
+    unlogged(shop, "INSERT INTO bag VALUES (1, 'z')")
+    land = landing.land
+
+    def landed(*arguments: Any) -> LandedTable:
+        shop.execute("DELETE FROM orders WHERE id = 1" if is_cascade else "UPDATE orders SET name = 'new' WHERE id = 1")
+        shop.run(pipeline)
+        return land(*arguments)
+
+    monkeypatch.setattr(load, "land", landed)
+    assert mended(shop, pipeline, "bag")["bag"].state == "whole"
+    named = {cascade.table.table: cascade.refusal or "" for cascade in cascades(pipeline, lake_of(pipeline), SOURCE)}
+    if is_cascade:
+        assert [*named] == ["bag"]
+        assert "its rows were read again at the same time" in named["bag"]
+    else:
+        assert named == {}
+        assert require_same(shop, pipeline, "bag") == 4
 
 
 @pytest.mark.long

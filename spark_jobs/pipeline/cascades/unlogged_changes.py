@@ -7,7 +7,7 @@ The statements are in the schema history whoever ran when, so the same log has t
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -284,26 +284,35 @@ def require_derived(pipeline: Pipeline, snapshot: BronzeSnapshot, name: TableNam
     gaps = unlogged_changes_of(pipeline, lake, snapshot.source) if earlier else NO_UNLOGGED_CHANGES
     if not gaps.actions.is_derived(name.schema, name.table):
         return
-    # Each key that may have changed a row of the table, where it was there.
-    keys = []
-    for gap in gaps.above(name):
-        if not gap.is_in(earlier.start, earlier.stop):
-            continue
-        part = Range(max(gap.since or earlier.start, earlier.start), min(gap.until or earlier.stop, earlier.stop))
-        if gap.key and part:
-            keys.append((gap, gap.key, part))
-    if not keys:
-        return
-    named, bounds = names_by_history(lake, snapshot.source), {earlier.start, earlier.stop}
-    index, _ = scan_effective(snapshot.table, snapshot.version, earlier, snapshot.oldest, bounds)
-    for gap, key, part in keys:
-        change = first_cascade(index, key, part, named)
-        if change:
-            raise TableStopped(
-                f"{name}: {change.verb} of {key.parent} at {change.at}: {gap.table} {gap}, and such changes are "
-                f"derived from {snapshot.begin} on, where the lake began: rows would be as the log has them, and not "
-                "as the server; begin there"
-            )
+    found = first_cascade_of(gaps.above(name), snapshot, lake, earlier)
+    if found:
+        gap, change = found
+        assert gap.key, "it is a foreign key"
+        raise TableStopped(
+            f"{name}: {change.verb} of {gap.key.parent} at {change.at}: {gap.table} {gap}, and such changes are "
+            f"derived from {snapshot.begin} on, where the lake began: rows would be as the log has them, and not "
+            "as the server; begin there"
+        )
+
+
+def first_cascade_of(
+    keys: Iterable[UnloggedChanges], snapshot: BronzeSnapshot, lake: Lake, within: Range
+) -> tuple[UnloggedChanges, ParentChange] | None:
+    """The first of some foreign keys by which a parent in a range may change child rows, where the key was there.
+
+    With the change of its parent; None where none does. Raises TableStopped where columns have no names, LakeError.
+    """
+    parts = []
+    for gap in keys:
+        part = Range(max(gap.since or within.start, within.start), min(gap.until or within.stop, within.stop))
+        if gap.key and gap.is_in(within.start, within.stop) and part:
+            parts.append((gap, gap.key, part))
+    if not parts:
+        return None
+    named, bounds = names_by_history(lake, snapshot.source), {within.start, within.stop}
+    index, _ = scan_effective(snapshot.table, snapshot.version, within, snapshot.oldest, bounds)
+    changes = ((gap, first_cascade(index, key, part, named)) for gap, key, part in parts)
+    return next(((gap, change) for gap, change in changes if change), None)
 
 
 def names_by_history(lake: Lake, source: str) -> Named:
