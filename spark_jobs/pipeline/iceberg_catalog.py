@@ -10,9 +10,11 @@ may be lost, since an entry that is right is left alone.
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from spark_jobs.config.iceberg_catalog import IcebergCatalog
@@ -30,8 +32,10 @@ from spark_jobs.text.replaced import replace_text
 
 log = logging.getLogger(__name__)
 
-_CHANGING = -1
-"""Version of an entry that a run is changing."""
+_UNKNOWN = -1
+"""Version of an entry that another process may have changed since it was written here."""
+_ALIVE = timedelta(hours=1)
+"""Time after which a process that announced changes of entries has made them, or is gone."""
 _SHOWN = 3
 _TRIES = 5
 
@@ -55,21 +59,56 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class _Announcement:
+    """Announcement of a process that it changes entries. It takes it back when it is done, and not when it is killed.
+
+    paths: of the tables whose entries it may change.
+    """
+
+    at: str
+    paths: frozenset[str]
+
+    @property
+    def is_old(self) -> bool:
+        return datetime.fromisoformat(self.at) < datetime.now(UTC) - _ALIVE
+
+
+@dataclass(frozen=True, slots=True)
 class _CatalogState:
-    """State of a source's entries. entries: by path."""
+    """State of a source's entries. entries: by path. announced: changes that were begun, by a random name."""
 
     entries: dict[str, Registered] = field(default_factory=dict)
     refusal: Refusal | None = None
+    announced: dict[str, _Announcement] = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "_CatalogState":
-        refusal = document.get("refusal")
+        refusal, announced = document.get("refusal"), document.get("announced", {})
         entries = {path: Registered(*entry) for path, entry in document["tables"].items()}
-        return cls(entries, Refusal(*refusal) if refusal else None)
+        return cls(
+            entries,
+            Refusal(*refusal) if refusal else None,
+            {name: _Announcement(at, frozenset(paths)) for name, (at, paths) in announced.items()},
+        )
 
     def to_json(self) -> dict[str, Any]:
-        tables = {path: [item.namespace, item.name, item.version] for path, item in self.entries.items()}
-        return {"tables": tables} | ({"refusal": [self.refusal.since, self.refusal.reason]} if self.refusal else {})
+        document: dict[str, Any] = {
+            "tables": {path: [item.namespace, item.name, item.version] for path, item in self.entries.items()}
+        }
+        if self.refusal:
+            document["refusal"] = [self.refusal.since, self.refusal.reason]
+        if self.announced:
+            document["announced"] = {name: [item.at, sorted(item.paths)] for name, item in self.announced.items()}
+        return document
+
+    @property
+    def known_entries(self) -> dict[str, Registered]:
+        """The entries, those without a version that another process may have changed since."""
+        announced = {path for item in self.announced.values() for path in item.paths}
+        return {
+            path: replace(entry, version=_UNKNOWN) if path in announced else entry
+            for path, entry in self.entries.items()
+        }
 
     def after(self, problems: list[str]) -> "_CatalogState":
         """The state after a run with these problems."""
@@ -82,7 +121,7 @@ class _CatalogState:
 def is_pending(pipeline: Pipeline, source: str) -> bool:
     """True if entries of a source may be behind; nothing is asked of the catalog. Raises LakeError."""
     return pipeline.iceberg_catalog is not None and (
-        _stored_states(pipeline).get(source, _CatalogState()).entries != _targets(pipeline, source)
+        _stored_states(pipeline).get(source, _CatalogState()).known_entries != _targets(pipeline, source)
     )
 
 
@@ -100,18 +139,12 @@ def register_tables(pipeline: Pipeline, source: str) -> None:
     if settings is None:
         return
     state = _stored_states(pipeline).get(source, _CatalogState())
-    targets = _targets(pipeline, source)
-    if state.entries == targets:
+    entries, targets = state.known_entries, _targets(pipeline, source)
+    if entries == targets:
         return
-    # A run that is killed from here on leaves to the next one what it may have changed.
-    entries = {
-        path: entry if targets.get(path) == entry else replace(entry, version=_CHANGING)
-        for path, entry in state.entries.items()
-    }
-    state = replace(state, entries=entries)
-    _write(pipeline, {source: state})
     problems: list[str] = []
-    with span("iceberg catalog", tables=len(targets)):
+    behind = {path for path in {*entries, *targets} if entries.get(path) != targets.get(path)}
+    with _announced(pipeline, {source}, behind), span("iceberg catalog", tables=len(targets)):
         if client := _connected(settings, problems):
             # Old names first: a table may have got the name of another.
             for path in [path for path, entry in entries.items() if _is_stale(targets.get(path), entry)]:
@@ -120,7 +153,13 @@ def register_tables(pipeline: Pipeline, source: str) -> None:
             for path, target in targets.items():
                 if entries.get(path) != target and (entry := _attempt(_register, client, path, target, problems)):
                     entries[path] = entry
-    _write(pipeline, {source: state.after(problems)})
+        # What others have announced is done by now where they are gone: the entries were looked at since.
+        announced = {
+            other: item
+            for other, item in _stored_states(pipeline).get(source, state).announced.items()
+            if not (other in state.announced and item.is_old and not problems)
+        }
+        _write(pipeline, {source: replace(state.after(problems), entries=entries, announced=announced)})
     if problems:
         log.warning(
             "%s: Iceberg catalog %s: %s; the lake is complete, and the next run registers its tables",
@@ -141,14 +180,36 @@ def register_path(pipeline: Pipeline, path: str) -> bool:
     if settings is None or not pipeline.has_iceberg(schema, table):
         return True
     problems: list[str] = []
-    if client := _connected(settings, problems):
-        _attempt(_register, client, path, Registered(settings.namespace_of(schema), table, 0), problems)
+    sources = {source for source, state in _stored_states(pipeline).items() if path in state.entries}
+    with _announced(pipeline, sources, {path}):
+        if client := _connected(settings, problems):
+            _attempt(_register, client, path, Registered(settings.namespace_of(schema), table, 0), problems)
     if not problems:
         return True
     states = {source: state for source, state in _stored_states(pipeline).items() if state.entries.pop(path, None)}
     _write(pipeline, {source: state.after(problems) for source, state in states.items()})
     log.warning("%s: Iceberg catalog %s: %s; the next run registers it", path, settings.name, _listed(problems))
     return False
+
+
+@contextmanager
+def _announced(pipeline: Pipeline, sources: Collection[str], paths: Collection[str]) -> Iterator[None]:
+    """Announce that entries of tables are changed in the block.
+
+    A process that is killed in it may have set an entry back that another one had moved meanwhile, and noted.
+    """
+    name, item = uuid.uuid4().hex, _Announcement(datetime.now(UTC).isoformat(timespec="seconds"), frozenset(paths))
+    states = _stored_states(pipeline)
+    before = {source: states.get(source, _CatalogState()) for source in sources}
+    _write(
+        pipeline,
+        {source: replace(state, announced={**state.announced, name: item}) for source, state in before.items()},
+    )
+    yield
+    states = {source: state for source, state in _stored_states(pipeline).items() if name in state.announced}
+    for state in states.values():
+        del state.announced[name]
+    _write(pipeline, states)
 
 
 def _connected(settings: IcebergCatalog, problems: list[str]) -> CatalogClient | None:

@@ -1,5 +1,6 @@
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.errors import ConfigError, LakeError
 from spark_jobs.iceberg import metadata_files
+from spark_jobs.iceberg.table_view import show
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.pipeline import iceberg_catalog, iceberg_tables
 from tests.lakes.iceberg_readers import by_delta, in_order
@@ -160,7 +162,52 @@ def test_a_run_that_was_killed_before_it_registered_is_made_good(
             iceberg_tables.show_tables(pipeline, "shop")
     iceberg_tables.show_tables(pipeline, "shop")
     assert locations(server)["lake.s.a"] == "v2.metadata.json"
+    assert_done(pipeline, monkeypatch)
+
+
+def assert_done(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a killed run was to change is looked at by every run for an hour, and no longer."""
+    assert iceberg_tables.is_pending(pipeline, "shop")
+    with monkeypatch.context() as context:
+        context.setattr(iceberg_catalog, "_ALIVE", timedelta(seconds=-2))
+        iceberg_tables.show_tables(pipeline, "shop")
     assert not iceberg_tables.is_pending(pipeline, "shop")
+
+
+@pytest.mark.parametrize("by", ["a run", "maintenance"])
+def test_an_entry_that_a_killed_process_set_back_is_registered_again(
+    tmp_path: Path, published: dict[str, Entry], server: RestCatalog, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """It had read the newest metadata before another run wrote a newer one and registered that."""
+    pipeline = pipeline_of(tmp_path, server.uri)
+    iceberg_tables.show_tables(pipeline, "shop")
+    advance(published, "a")
+    newest, path = metadata_files.newest, str(published["a"].downstream)
+
+    def overtaken(path: str) -> Any:
+        if not path.endswith("a"):
+            return newest(path)
+        monkeypatch.setattr(metadata_files, "newest", newest)
+        read = newest(path)
+        advance(published, "a")
+        iceberg_tables.show_tables(pipeline, "shop")
+        assert locations(server)["lake.s.a"] == "v3.metadata.json"
+        monkeypatch.setattr(metadata_files, "newest", killed)
+        return read
+
+    def killed(_: str) -> None:
+        raise KeyboardInterrupt
+
+    show(path)
+    monkeypatch.setattr(metadata_files, "newest", overtaken)
+    register = iceberg_catalog.register_tables if by == "a run" else iceberg_catalog.register_path
+    with pytest.raises(KeyboardInterrupt):
+        register(pipeline, "shop" if by == "a run" else path)
+    monkeypatch.setattr(metadata_files, "newest", newest)
+    assert locations(server)["lake.s.a"] == "v2.metadata.json"
+    iceberg_tables.show_tables(pipeline, "shop")
+    assert locations(server)["lake.s.a"] == "v3.metadata.json"
+    assert_done(pipeline, monkeypatch)
 
 
 def test_a_name_that_a_killed_run_removed_is_registered_again(
@@ -184,7 +231,7 @@ def test_a_name_that_a_killed_run_removed_is_registered_again(
     assert iceberg_tables.is_pending(pipeline, "shop")
     iceberg_tables.show_tables(pipeline, "shop")
     assert locations(server) == {"lake.s.a": "v1.metadata.json", "lake.s.B": "v1.metadata.json"}
-    assert not iceberg_tables.is_pending(pipeline, "shop")
+    assert_done(pipeline, monkeypatch)
 
 
 def test_a_table_of_somebody_else_is_left_alone(
