@@ -70,13 +70,16 @@ SilverLoad(e) ==
   /\ silver' = Append(silver, [Last(silver) EXCEPT !.kind = "load", !.counter = e.counter])
   /\ UNCHANGED <<written, bronze, down>>
 
-(* A merge takes what silver's version has after the target's, and says the position of that version. *)
+(* A merge takes what silver's version has after the target's, and says the position of that version.  The first one *)
+(* begins where silver does, which may be later than the log did that gc has removed.                                *)
 DownMerge(e) ==
-  LET plan == MergePlan(e.silver + 2)
+  LET planned == MergePlan(e.silver + 2)
+      plan == [planned EXCEPT !.from = e.from]
       again == [plan EXCEPT !.redone = silver[plan.silver].rows]   \* windows that are merged again
   IN
   /\ e.silver + 2 <= Len(silver) /\ By(e)
-  /\ plan.upon = e.upon + 2 /\ plan.counter = e.counter /\ plan.from = e.from /\ plan.pos = e.to /\ ~plan.waits
+  /\ plan.upon = e.upon + 2 /\ plan.counter = e.counter /\ plan.pos = e.to /\ ~plan.waits
+  /\ e.from = planned.from \/ (Len(down) = 1 /\ e.from > planned.from /\ ~IsTouched(planned.from, e.from))
   /\ down' = Landed(down, plan, MergeCommit(IF plan.isEmpty THEN again ELSE plan))
   /\ UNCHANGED <<written, bronze, silver>>
 

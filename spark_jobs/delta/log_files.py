@@ -168,7 +168,7 @@ def create_commit(path: str, version: int, content: bytes) -> bool:
                 f"{path}: version {version} is missing from its log, which has a later one; restore the table's "
                 "_delta_log"
             )
-        return files.create(target, content)
+        return files.create(target, content, is_first=version == 0)
     except OSError as error:
         if error.errno in _NO_HARD_LINKS:
             raise UnsupportedTable(

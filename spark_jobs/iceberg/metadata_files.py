@@ -93,7 +93,7 @@ def log_entry(path: str, file: MetadataFile) -> dict[str, Any]:
 def create(path: str, number: int, document: dict[str, Any]) -> bool:
     """Create the file of a number; False where another writer has created it. Raises OSError."""
     content = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
-    return files.create(folder(path) / file_name(number), content)
+    return files.create(folder(path) / file_name(number), content, is_first=number == 1)
 
 
 def point_to(path: str, number: int) -> None:

@@ -155,9 +155,9 @@ def register_tables(pipeline: Pipeline, source: str) -> None:
                     entries[path] = entry
         # What others have announced is done by now where they are gone: the entries were looked at since.
         announced = {
-            other: item
-            for other, item in _stored_states(pipeline).get(source, state).announced.items()
-            if not (other in state.announced and item.is_old and not problems)
+            name: item
+            for name, item in _stored_states(pipeline).get(source, state).announced.items()
+            if problems or name not in state.announced or not item.is_old
         }
         _write(pipeline, {source: replace(state.after(problems), entries=entries, announced=announced)})
     if problems:

@@ -47,12 +47,15 @@ def stored_path(path: str) -> StoredPath:
     return ObjectPath.parse(path) if store_scheme(path) else Path(unquote(re.sub(r"^/+", "/", match[2])))
 
 
-def create(target: StoredPath, content: bytes) -> bool:
+def create(target: StoredPath, content: bytes, *, is_first: bool = False) -> bool:
     """Create a file with its content, durably; False where another writer has created it. Raises OSError.
 
-    It appears complete or not at all.
+    It appears complete or not at all. is_first: whether it is the first of its folder, which another writer may have
+    made just now.
     """
-    return local.create(target, content) if isinstance(target, Path) else objects.create(target, content)
+    if isinstance(target, Path):
+        return local.create(target, content, is_first=is_first)
+    return objects.create(target, content)
 
 
 def replace(target: StoredPath, content: bytes) -> None:

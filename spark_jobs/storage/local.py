@@ -22,13 +22,19 @@ _NO_LINK = {errno.EXDEV, errno.EPERM}
 """Answers where the name would be on another file system, or the file is another user's."""
 
 
-def create(target: Path, content: bytes) -> bool:
+_durable_inodes: dict[Path, int] = {}
+"""Inodes of directories whose own names this process has made durable."""
+
+
+def create(target: Path, content: bytes, *, is_first: bool = False) -> bool:
     """Create a file with its content, durably; False where it exists. Raises OSError.
 
-    The file appears under its name complete or not at all.
+    The file appears under its name complete or not at all. is_first: whether it is the first of its folder.
     """
     part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
     make_directory(target.parent)
+    if is_first:
+        _sync_above(target.parent)
     with part.open("xb") as file:
         file.write(content)
         file.flush()
@@ -101,6 +107,21 @@ def make_directory(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for folder_path in reversed(absent):
         sync_directory(folder_path.parent)
+
+
+def _sync_above(folder: Path) -> None:
+    """Make the names of a directory and of those above it durable, whoever made them.
+
+    Another writer may have made them and not have come to that: what is committed in them would go with them.
+    """
+    for directory in (folder, *folder.parents):
+        if directory.is_mount():
+            return
+        inode = directory.stat().st_ino
+        if _durable_inodes.get(directory) != inode:
+            with suppress(PermissionError):  # a directory that others own was there before
+                sync_directory(directory.parent)
+            _durable_inodes[directory] = inode
 
 
 @contextmanager

@@ -125,7 +125,8 @@ class Records:
         """
         next_record = replace(record, version=record.version + 1, written_at=_now(), nonce=uuid.uuid4().hex)
         try:
-            is_created = files.create(self._record_path(record.group, next_record.version), next_record.to_bytes())
+            path = self._record_path(record.group, next_record.version)
+            is_created = files.create(path, next_record.to_bytes(), is_first=not record.version)
         except OSError as error:
             raise LakeError(f"{self.source}: {self._folder}: cannot be written: {reason(error)}") from error
         versions = self._version_numbers().get(record.group, [])

@@ -156,6 +156,7 @@ class Scenario:
                             break
                     else:
                         self._run_and_check()
+                        self.disk.forget()
         except BaseException as error:
             last_calls = "\n".join(self.trace[-6:])
             raise Wrong(f"seed {self.seed}: {type(error).__name__}: {error}\n{last_calls}") from error
@@ -249,7 +250,6 @@ class Scenario:
             runs.run_until_current(self.pipeline, seed, staged=self._landing, publishes=self.publishes)
             self._landed()
             self.log.checks.check(self.pipeline, self._until())
-        self.disk.forget()
 
     @property
     def _landing(self) -> list[ReadTable]:
@@ -322,6 +322,7 @@ class Scenario:
         """What others do while a run waits: a run of all, or of a longer log."""
         if kind == "taken over by a later run":
             self._grow(min(self.step + 1, _STEPS - 1))
+        # What the run that waits has not made durable still is not: others have used its folders by now.
         self._run_and_check()
 
     def _race(self) -> None:

@@ -89,7 +89,6 @@ class CommandScenario(Scenario):
             self._grow(min(self.step + 1, _STEPS - 1))
         with self.disk.acting(None), self.disk.recorder.running():
             self._process(self.random.randrange(1 << 30))
-        self.disk.forget()
 
     def _run_and_check(self) -> None:
         with self.disk.acting(None), self.disk.recorder.running():

@@ -259,11 +259,17 @@ class Disk:
         load_version = deltalake.DeltaTable.load_as_version
 
         def making(path: Path, *args: Any, **kwargs: Any) -> None:
-            absent = [parent for parent in (path, *path.parents) if not os.path.lexists(parent)]
-            if absent:
-                call("mkdir", path, lambda: mkdir(path, *args, **kwargs))
-                for parent in absent:
+            def absent() -> list[Path]:
+                return [parent for parent in (path, *path.parents) if not os.path.lexists(parent)]
+
+            def make() -> None:
+                made = absent()  # others may have made some while this call waited
+                mkdir(path, *args, **kwargs)
+                for parent in made:
                     disk.add_name(parent)
+
+            if absent():
+                call("mkdir", path, make)
 
         def opening(path: Path, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
             if mode not in ("xb", "wb"):

@@ -222,8 +222,8 @@ class Scenario:
             )
             created: list[bool] = []
 
-            def creating(target: Any, content: bytes) -> bool:
-                created.append(create(target, content))
+            def creating(*arguments: Any, **options: Any) -> bool:
+                created.append(create(*arguments, **options))
                 if created[-1] and fault == "killed after":
                     raise Killed
                 if created[-1] and fault == "answer lost":

@@ -130,6 +130,7 @@ def test_some_hundred_faults_lose_and_double_nothing_of_other_tables(
         pytest.param(REPLAYS, 5010, id="bronze that is not read"),
         pytest.param(REPLAYS, 5014, id="bronze from before another run"),
         pytest.param(RULES_CHANGES_PARTIAL, 5050, id="a row moves to a key whose row a filter kept"),
+        pytest.param(RULES_CHANGES_PARTIAL, 7808, id="windows before a row that no image has whole are merged again"),
     ],
 )
 def test_scenarios_that_once_went_wrong(layout: str, seed: int, tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_the_model_allows_nothing_else(at: int, change: Change) -> None:
     assert refused[:2] == (1, at), refused
 
 
-def _overwritten(target: Path, content: bytes) -> bool:
+def _overwritten(target: Path, content: bytes, **_: Any) -> bool:
     local.replace(target, content)
     return True
 

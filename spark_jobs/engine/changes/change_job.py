@@ -71,9 +71,9 @@ def planned(
     delta = _widened_if_incomplete(work, head, delta)
     extent = Extent.of(work, head, delta)
     completes = work.columns.has_partial
-    if completes and delta.replaced_from and not extent.is_all:
-        # Changes behind other rows are completed from these.
-        extent = extent.back_to(delta.replaced_from, _next_offset(head))
+    begin = _decided_again_from(work, delta) if completes and not extent.is_all else None
+    if begin:
+        extent = extent.back_to(begin, _next_offset(head))
         _require_same_rules(work, delta, extent, log)
     history = column_history_of(work, upon, delta, extent, log)
     extent = extent.with_ranges(log_range for window in history.windows for log_range in window.ranges)
@@ -106,6 +106,15 @@ def planned(
         ends_all=work.mode is Mode.HISTORY and not is_first and floor is not None and not floor < _next_offset(head),
     )
     return ChangePlan(delta, unit, history.begin if head.design else snapshot, history.design)
+
+
+def _decided_again_from(work: MergeJob, delta: SilverDelta) -> Position | None:
+    """Position from which on changes without all columns decide again about the target; None where none does."""
+    # Changes behind rows that were replaced are completed from these.
+    if delta.replaced_from:
+        return delta.replaced_from
+    # What ended a version that is merged again may be no version itself: the log alone has it.
+    return joined(delta.redone)[0].start if work.mode is Mode.HISTORY and delta.redone else None
 
 
 def _next_offset(head: Head) -> Position:

@@ -216,11 +216,11 @@ def test_a_writer_that_another_was_before_begins_again(tmp_path: Path, monkeypat
     append(snapshot, range(3, 5))
     create, names = files.create, []
 
-    def late(target: Path, content: bytes) -> bool:
+    def late(target: Path, content: bytes, **options: Any) -> bool:
         names.append(target.name)
         if len(names) == 1:
             show(path)  # another process, in between
-        return create(target, content)
+        return create(target, content, **options)
 
     monkeypatch.setattr(files, "create", late)
     assert show(path).snapshots == 0
@@ -231,7 +231,7 @@ def test_a_writer_that_another_was_before_begins_again(tmp_path: Path, monkeypat
 def test_a_writer_that_always_loses_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = str(tmp_path / "t")
     append(begin(path), range(3))
-    monkeypatch.setattr(files, "create", lambda target, content: False)
+    monkeypatch.setattr(files, "create", lambda *_, **__: False)
     with pytest.raises(LostRace, match="keep coming first"):
         show(path)
 

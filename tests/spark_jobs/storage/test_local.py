@@ -16,6 +16,30 @@ def test_directories_are_durable_with_their_names(tmp_path: Path, monkeypatch: p
     assert len(synced) == 2
 
 
+def test_names_of_directories_that_another_writer_has_just_made_are_durable_before_a_first_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[Path, bool]] = []
+    target = tmp_path / "a" / "b" / "0.json"
+    target.parent.mkdir(parents=True)
+    monkeypatch.setattr(local, "sync_directory", lambda folder: synced.append((folder, target.exists())))
+    assert local.create(target, b"first", is_first=True)
+    assert synced[:2] == [(tmp_path / "a", False), (tmp_path, False)]
+    assert synced[-1] == (target.parent, True)
+    # This process knows them now, and makes those again that were removed meanwhile.
+    target.unlink()
+    synced.clear()
+    assert local.create(target, b"first", is_first=True)
+    assert synced == [(target.parent, True)]
+    target.unlink()
+    target.parent.rmdir()
+    (tmp_path / "kept").mkdir()  # takes the inode
+    target.parent.mkdir()
+    synced.clear()
+    assert local.create(target, b"first", is_first=True)
+    assert synced == [(tmp_path / "a", False), (target.parent, True)]
+
+
 @pytest.fixture
 def durable_steps(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """What is synced, as the bytes of a file or the names of a folder at that moment, and ``link``, in order."""

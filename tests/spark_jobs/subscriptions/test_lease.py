@@ -141,8 +141,8 @@ def test_an_acknowledgement_whose_answer_was_lost_is_not_undone_by_what_is_writt
     lease = Lease.take(records, "g", make=lambda: Record("g", 0, at[0]), tables=(), lease=60.0, wait=0.0)
     create = files.create
 
-    def answer_lost(target: Any, content: bytes) -> bool:
-        create(target, content)
+    def answer_lost(*arguments: Any, **options: Any) -> bool:
+        create(*arguments, **options)
         raise OSError(errno.EIO, "the answer was lost")
 
     with monkeypatch.context() as patched:
