@@ -207,10 +207,15 @@ def reload_tables(pipeline: Pipeline, name: str, tables: list[LakeTable]) -> Non
         progress.create(connection)
         for table in tables:
             row = TableId(name, table.schema, table.name)
-            # First the progress: nobody delivers into the table from here on.
+            # First the progress: nobody delivers into the table from here on. A run that has read it and is about to
+            # claim a log begins again, also where that log has no row yet.
             progress.claim(connection, row)
             rows = progress.progress_by_table(connection, name)
-            logs = {source: TableId(name, "", source) for source, _ in table.origins if ("", source) in rows}
+            is_ordered = settings.apply == "ordered"
+            sources = [source for source, _ in table.origins if is_ordered or ("", source) in rows]
+            logs = {source: TableId(name, "", source) for source in sources}
+            for log_row in logs.values():
+                progress.claim(connection, log_row)
             connection.retried(partial(_forget_progress, connection, row, table, logs), str(table))
             # Whoever delivered a log until now may still execute a statement.
             for log_row in logs.values():

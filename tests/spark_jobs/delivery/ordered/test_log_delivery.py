@@ -484,6 +484,26 @@ def test_a_table_is_reloaded_while_a_run_delivers_its_log(copy: Copy, monkeypatc
     copy.require_same("t")
 
 
+def test_a_table_is_reloaded_before_a_run_claims_a_log_that_has_no_row_yet(
+    copy: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run has read that the target has the table, and delivers nothing into the one that was emptied."""
+    copy.shop.execute("CREATE TABLE bag (a INT)", "INSERT INTO bag VALUES (1)")
+    run(copy)
+    claim, reloads = progress.claim, iter([True])
+
+    def late_claim(connection: Connection, table: TableId) -> Progress:
+        if not table.schema and next(reloads, False):
+            _reload(copy, "bag")
+        return claim(connection, table)
+
+    monkeypatch.setattr(progress, "claim", late_claim)
+    copy.shop.execute("INSERT INTO bag VALUES (2)")
+    assert run(copy).stopped == {}
+    assert run(copy).stopped == {}
+    copy.require_same("bag")
+
+
 @pytest.mark.parametrize("is_open", [pytest.param(True, marks=pytest.mark.thorough), False])
 def test_the_net_change_after_a_part_of_the_log(copy: Copy, monkeypatch: pytest.MonkeyPatch, *, is_open: bool) -> None:
     """Rows that the log's windows wrote already are not written a second time by another way of applying."""
