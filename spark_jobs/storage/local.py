@@ -115,13 +115,14 @@ def _sync_above(folder: Path) -> None:
     Another writer may have made them and not have come to that: what is committed in them would go with them.
     """
     for directory in (folder, *folder.parents):
+        inode = directory.stat().st_ino
+        if _durable_inodes.get(directory) == inode:
+            continue
         if directory.is_mount():
             return
-        inode = directory.stat().st_ino
-        if _durable_inodes.get(directory) != inode:
-            with suppress(PermissionError):  # a directory that others own was there before
-                sync_directory(directory.parent)
-            _durable_inodes[directory] = inode
+        with suppress(PermissionError):  # a directory that others own was there before
+            sync_directory(directory.parent)
+        _durable_inodes[directory] = inode
 
 
 @contextmanager
