@@ -97,11 +97,11 @@ def _read(name: str) -> Record | None:
 
 
 def _of_faults(record: Record) -> str:
-    first, last = record["seeds"]
-    wrong = len(record["wrong"])
+    (first, last), wrong, mended = record["seeds"], len(record["wrong"]), len(record.get("mended", []))
     return (
         f"{record['faults']:,} faults in {record['scenarios']:,} scenarios of {len(record['by_layout'])} layouts, "
         f"seeds {first} to {last}: {wrong or 'none'} wrong"
+        + (f", {mended} more when they were played, and right since" if mended else "")
     )
 
 
