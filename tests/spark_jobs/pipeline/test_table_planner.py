@@ -5,7 +5,8 @@ import pytest
 
 from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.bronze.scan import RangeScan
-from spark_jobs.errors import TableStopped
+from spark_jobs.errors import LakeError, LostRace, TableStopped
+from spark_jobs.lake.commit import Head
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.table_planner import TablePlanner
 from spark_jobs.silver.timeline.inputs import TimelineInputs
@@ -47,3 +48,19 @@ def test_a_table_stops_where_gc_removed_what_it_needs(
     else:
         assert tables.job(before, source_planner._since(before)) is None
         assert source_planner._since(before) == since
+
+
+@pytest.mark.parametrize("is_overtaken", [True, False])
+def test_a_table_that_is_ahead_of_the_log_is_not_compacted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_overtaken: bool
+) -> None:
+    """Another run has gone on meanwhile, or bronze is not the one that the tables came from."""
+    source_planner, ahead = planner(tmp_path), Position("b.000009", 4)
+    tables = TablePlanner(
+        source_planner.pipeline, source_planner.lake, source_planner.snapshot, RangeScan({}, ()), RULES
+    )
+    commit = BronzeCommit(Position("b.000010", 4) if is_overtaken else END, "batch", begin=P1)
+    monkeypatch.setattr(type(source_planner.snapshot.table), "head", lambda _: Head(1, 1, commit))
+    reason = "another writer has gone on" if is_overtaken else "is not the bronze that the tables came from"
+    with pytest.raises(LostRace if is_overtaken else LakeError, match=reason):
+        tables._window_start(entry(ORDERS, position=str(ahead)), ahead, None, 0)
