@@ -31,6 +31,7 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.mending.mend_task import NOTHING, MendCounts, MendTask, compared
 from spark_jobs.pipeline.cascades.landed_rows import derived_without
+from spark_jobs.pipeline.cascades.unlogged_changes import unlogged_changes_of
 from spark_jobs.pipeline.initial_load.context import LoadContext
 from spark_jobs.pipeline.initial_load.key_ranges import Key
 from spark_jobs.pipeline.initial_load.range_files import FileTarget
@@ -172,13 +173,19 @@ def mend_keys(
                 landed = retry_on_conflict(landing, wait=CONFLICT_WAIT)
                 counts = landed + counts.written
                 is_committed, position = is_applied and landed.rows > 0, rows.position
-                if not (is_committed and derived_without(load.pipeline, load.source, mending.name, position)):
+                if not (is_committed and _is_derived_without(load, mending.name, position)):
                     return MendedKeys(position, counts)
                 # What foreign keys did to the rows meanwhile, the server shows.
                 keys = replace(keys, lake_keys=rows.all_keys(mending.columns.key))
             finally:
                 vacuum.remove(rows.target.path, (file.location(rows.target.path) for file in rows.files))
     raise TableStopped("is changed by foreign keys each time that its rows are mended; mend it again")
+
+
+def _is_derived_without(load: LoadContext, name: TableName, position: Position) -> bool:
+    """True if changes by foreign keys after a position were derived without rows that are in silver since."""
+    gaps = unlogged_changes_of(load.pipeline, load.lake, load.source)
+    return derived_without(load.pipeline, gaps, name, position) is not None
 
 
 def _require_caught_up(load: LoadContext, name: TableName, position: Position, outcome: Outcome) -> None:

@@ -43,6 +43,7 @@ from spark_jobs.operations.retention import maintenance
 from spark_jobs.pipeline import iceberg_catalog, table_merge, tables_at_once
 from spark_jobs.pipeline import run as pipeline_run
 from spark_jobs.pipeline.backfill import run as backfill_run
+from spark_jobs.pipeline.cascades.unlogged_changes import NO_UNLOGGED_CHANGES
 from spark_jobs.pipeline.initial_load import landing
 from spark_jobs.pipeline.initial_load.commit import READ, READING, LoadCommit
 from spark_jobs.pipeline.initial_load.context import LoadContext
@@ -421,7 +422,7 @@ def run(
         outcome = pipeline_run.compact_source(SPARK, pipeline, SOURCE)
         if staged:
             for table in staged:
-                land(_loading(pipeline), table, outcome)
+                land(_loading(pipeline), table, outcome, NO_UNLOGGED_CHANGES)
             outcome = pipeline_run.compact_source(SPARK, pipeline, SOURCE)
         outcome = pipeline_run.merge_source(SPARK, pipeline, SOURCE, outcome)
         if replays and not outcome.stopped:

@@ -24,18 +24,20 @@ from spark_jobs.lake.retry import retry_on_conflict
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.cascades.refusals import is_applied
-from spark_jobs.pipeline.cascades.unlogged_changes import first_cascade_of, unlogged_changes_of
+from spark_jobs.pipeline.cascades.unlogged_changes import SourceUnloggedChanges, first_cascade_of
 
-_READ_AGAIN = "its rows were read again at the same time"
+_READ_MEANWHILE = "its rows were read at the same time"
 
 
-def derived_without(pipeline: Pipeline, source: str, name: TableName, since: Position) -> Position | None:
+def derived_without(
+    pipeline: Pipeline, gaps: SourceUnloggedChanges, name: TableName, since: Position
+) -> Position | None:
     """The position up to which changes of a child table were derived without rows that are in silver since.
 
     None for a table whose changes are not derived, and where all of them after ``since`` will be derived with the rows.
-    since: the position that the rows are of. Raises LostRace, LakeError.
+    gaps: those of the source's log. since: the position that the rows are of. Raises LostRace, LakeError.
     """
-    keys, table = _derived_keys(pipeline, source, name), lake_of(pipeline).cascades(source)
+    keys, table = _derived_keys(pipeline, gaps, name), lake_of(pipeline).cascades(gaps.source)
     if not keys:
         return None
     retry_on_conflict(lambda: _create_missing(table, since))
@@ -46,27 +48,26 @@ def derived_without(pipeline: Pipeline, source: str, name: TableName, since: Pos
     return max((position for position in reached if position > since), default=None)
 
 
-def note_underived(pipeline: Pipeline, source: str, name: TableName, since: Position) -> None:
+def note_underived(pipeline: Pipeline, gaps: SourceUnloggedChanges, name: TableName, since: Position) -> None:
     """Note that rows of a child table in silver may lack changes that were derived without them, if there are such.
 
-    since: the position from which on the rows were read. Raises LostRace, LakeError.
+    gaps: those of the source's log. since: the position from which on the rows were read. Raises LostRace, LakeError.
     """
-    end = derived_without(pipeline, source, name, since)
+    end = derived_without(pipeline, gaps, name, since)
     if end is None:
         return
-    lake, keys = lake_of(pipeline), _derived_keys(pipeline, source, name)
+    lake, keys = lake_of(pipeline), _derived_keys(pipeline, gaps, name)
     try:
-        is_changed = first_cascade_of(keys, BronzeSnapshot.of(lake, source), lake, Range(since, end)) is not None
+        is_changed = first_cascade_of(keys, BronzeSnapshot.of(lake, gaps.source), lake, Range(since, end)) is not None
     except TableStopped:  # the names of columns are not known there
         is_changed = True
     if is_changed:
-        table, notes = lake.cascades(source), {str(key.table): _READ_AGAIN for key in keys}
+        table, notes = lake.cascades(gaps.source), {str(key.table): _READ_MEANWHILE for key in keys}
         retry_on_conflict(lambda: _note_reasons(table, notes, Range(since, end)))
 
 
-def _derived_keys(pipeline: Pipeline, source: str, name: TableName) -> list[UnloggedChanges]:
+def _derived_keys(pipeline: Pipeline, gaps: SourceUnloggedChanges, name: TableName) -> list[UnloggedChanges]:
     """The foreign keys of a child table whose changes are derived as far as that is possible."""
-    gaps = unlogged_changes_of(pipeline, lake_of(pipeline), source)
     return [gap for gap in gaps.of(name) if gap.key and is_applied(pipeline, gaps.actions, gap.table)]
 
 

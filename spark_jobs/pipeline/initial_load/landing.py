@@ -26,6 +26,7 @@ from spark_jobs.lake.retry import CONFLICT_WAIT, retry_on_conflict
 from spark_jobs.lake.table import Table, is_local
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.cascades.landed_rows import note_underived
+from spark_jobs.pipeline.cascades.unlogged_changes import SourceUnloggedChanges
 from spark_jobs.pipeline.initial_load.anchor import Outrun, position_covering_load
 from spark_jobs.pipeline.initial_load.commit import LOADED, LoadCommit
 from spark_jobs.pipeline.initial_load.context import LoadContext
@@ -59,8 +60,10 @@ class LandedTable:
     head: Head
 
 
-def land(load: LoadContext, read_table: ReadTable, after: Outcome) -> LandedTable:
+def land(load: LoadContext, read_table: ReadTable, after: Outcome, gaps: SourceUnloggedChanges) -> LandedTable:
     """Commit a table's loaded rows to silver, and remove them from ``loads/``.
+
+    gaps: those of the source's log, up to where the tables were read.
 
     Raises TableStopped, LakeError, LostRace.
     """
@@ -71,7 +74,7 @@ def land(load: LoadContext, read_table: ReadTable, after: Outcome) -> LandedTabl
         stage = StagedTable(read_table.name, table, head, read_table.progress)
         before = _covering_position(load, stage, after)
         landed = retry_on_conflict(lambda: _landed(load, stage, after, before), wait=CONFLICT_WAIT)
-        note_underived(load.pipeline, load.source, read_table.name, stage.progress.read_from)
+        note_underived(load.pipeline, gaps, read_table.name, stage.progress.read_from)
         stage.empty(replace(stage.progress, state=LOADED))
         load.on_progress(read_table.name, stage.progress)
         return LandedTable(read_table.name, stage.progress, landed)

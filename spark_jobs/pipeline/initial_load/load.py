@@ -25,6 +25,7 @@ from spark_jobs.downstream.publication import Entry
 from spark_jobs.errors import ConfigError, about
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.retry import CONFLICT_WAIT, retry_on_conflict
+from spark_jobs.pipeline.cascades.unlogged_changes import NO_UNLOGGED_CHANGES, unlogged_changes_of
 from spark_jobs.pipeline.initial_load.anchor import Anchor
 from spark_jobs.pipeline.initial_load.commit import LoadCommit
 from spark_jobs.pipeline.initial_load.context import LoadContext, OnProgress
@@ -102,7 +103,9 @@ def load_source(  # noqa: PLR0913 - what is loaded, and how gently
     # Rows are staged, then the log is read up to where they were read, and both are merged.
     read_tables = each_table(planned.reading, partial(read_table, load), stopped)
     after = _compacted(spark, pipeline, source)
-    landed = {table.name: table for table in each_table(read_tables, lambda table: land(load, table, after), stopped)}
+    gaps = unlogged_changes_of(pipeline, load.lake, source) if read_tables else NO_UNLOGGED_CHANGES
+    landed_tables = each_table(read_tables, lambda table: land(load, table, after, gaps), stopped)
+    landed = {table.name: table for table in landed_tables}
     outcome = _merged_forward(spark, pipeline, source, after, landed)
     selected = {name: reason for name, reason in outcome.stopped.items() if not patterns or is_named(name, patterns)}
     outcome = replace(outcome, stopped=selected | stopped)

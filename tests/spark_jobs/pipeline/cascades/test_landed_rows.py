@@ -13,6 +13,7 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.cascades import step
 from spark_jobs.pipeline.cascades.landed_rows import derived_without, note_underived
+from spark_jobs.pipeline.cascades.unlogged_changes import SourceUnloggedChanges, unlogged_changes_of
 from tests.binlogs.slicing import FILE
 from tests.faults import runs
 from tests.faults.changes import SOURCE
@@ -26,6 +27,10 @@ Growing = tuple[Pipeline, Iterator[Position]]
 
 def stored(pipeline: Pipeline) -> CascadesCommit | None:
     return CascadesCommit.of_head(lake_of(pipeline).cascades(SOURCE).head())
+
+
+def gaps(pipeline: Pipeline) -> SourceUnloggedChanges:
+    return unlogged_changes_of(pipeline, lake_of(pipeline), SOURCE)
 
 
 @pytest.mark.parametrize("has_derived", [True, False])
@@ -48,7 +53,7 @@ def test_what_was_derived_before_rows_landed_is_derived_again(
         monkeypatch.undo()
         put(pipeline, CommitKind.MEND)
         since = Position.parse(before.positions[str(CHILD)]) if before else Position(FILE, 4)
-        assert derived_without(pipeline, SOURCE, CHILD, since) is None
+        assert derived_without(pipeline, gaps(pipeline), CHILD, since) is None
 
     monkeypatch.setattr(step, "_require_still_merged", looked)
     list(ends)
@@ -61,12 +66,12 @@ def test_who_lands_rows_is_told_what_was_derived_before(family: Growing) -> None
     start, *_, end = ends
     runs.run_until_current(pipeline, 1, publishes=True)
     counts = lake_of(pipeline).cascades(SOURCE).rows()
-    assert derived_without(pipeline, SOURCE, CHILD, start) == end
-    assert derived_without(pipeline, SOURCE, CHILD, end) is None
+    assert derived_without(pipeline, gaps(pipeline), CHILD, start) == end
+    assert derived_without(pipeline, gaps(pipeline), CHILD, end) is None
     assert lake_of(pipeline).cascades(SOURCE).rows() == counts
     # Nothing is committed for a table that is no child.
     before = stored(pipeline)
-    assert derived_without(pipeline, SOURCE, TableName("shop", "p"), start) is None
+    assert derived_without(pipeline, gaps(pipeline), TableName("shop", "p"), start) is None
     assert stored(pipeline) == before
 
 
@@ -75,7 +80,7 @@ def test_what_was_not_derived_of_loaded_rows_is_noted_from_the_first_on(family: 
     positions = list(ends)
     runs.run_until_current(pipeline, 1, publishes=True)
     for since in (positions[-1], positions[1], positions[2]):
-        note_underived(pipeline, SOURCE, CHILD, since)
+        note_underived(pipeline, gaps(pipeline), CHILD, since)
         commit = stored(pipeline)
         assert commit
         if since == positions[-1]:
@@ -83,7 +88,7 @@ def test_what_was_not_derived_of_loaded_rows_is_noted_from_the_first_on(family: 
         else:
             note = commit.underived[str(CHILD)]
             assert (note["from"], note["to"]) == (str(positions[1]), str(positions[-1]))
-            assert note["reason"] == "its rows were read again at the same time"
+            assert note["reason"] == "its rows were read at the same time"
     # The tables go on as before.
     runs.run_until_current(pipeline, 2, publishes=True)
     assert rows_downstream(pipeline) == []
