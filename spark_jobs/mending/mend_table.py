@@ -163,9 +163,10 @@ def mend_keys(
     Where changes by foreign keys were derived meanwhile without the rows, the same keys are read again until none
     differs. Raises TableStopped, SourceError, LakeError, LostRace.
     """
-    counts = NOTHING
+    counts, passes = NOTHING, 0
     with about(f"{load.source}: {mending.name}"):
-        for _ in range(_PASSES):
+        while True:
+            passes += 1
             rows = _read_snapshot(load, mending, keys)
             try:
                 _require_caught_up(load, mending.name, rows.position, catch_up(rows.position))
@@ -175,11 +176,14 @@ def mend_keys(
                 is_committed, position = is_applied and landed.rows > 0, rows.position
                 if not (is_committed and _is_derived_without(load, mending.name, position)):
                     return MendedKeys(position, counts)
+                if passes == _PASSES:
+                    raise TableStopped(
+                        f"was read at {position}, and foreign keys change its rows each time that they are mended"
+                    )
                 # What foreign keys did to the rows meanwhile, the server shows.
                 keys = replace(keys, lake_keys=rows.all_keys(mending.columns.key))
             finally:
                 vacuum.remove(rows.target.path, (file.location(rows.target.path) for file in rows.files))
-    raise TableStopped("is changed by foreign keys each time that its rows are mended; mend it again")
 
 
 def _is_derived_without(load: LoadContext, name: TableName, position: Position) -> bool:

@@ -84,10 +84,10 @@ def _note_reasons(table: Table, reasons: dict[str, str], within: Range) -> None:
     stored = CascadesCommit.of_head(head)
     assert head is not None
     assert stored is not None
-    # As a run notes it (step.py): from the first on, and up to the last.
+    # What a run has noted already (step.py) stands, from where it began.
     underived = dict(stored.underived)
     for name, reason in reasons.items():
-        first = underived.get(name, {"from": str(within.start)})["from"]
-        underived[name] = {"from": first, "to": str(within.stop), "reason": reason}
+        note = underived.get(name, {"from": str(within.start), "reason": reason})
+        underived[name] = {**note, "to": str(within.stop)}
     commit = replace(stored, batch=new_batch(), kind=CommitKind.MAINTENANCE, changes=0, underived=underived)
     table.land(driver_commit.snapshot_upon(table.path, head, appends=True), head, commit)
