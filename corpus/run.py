@@ -1,6 +1,7 @@
 """Runs readers over the corpus and writes what came of it: python -m corpus.run [READER …].
 
-Writes ``results.json`` and, from it, the tables of docs/cases.md. A reader that cannot be built here keeps its results.
+Writes ``results.json`` and, from it, the tables of docs/cases.md. A reader that cannot be run here keeps its results;
+the exit status is 1 then.
 
 Put here: starting readers, results, tables. Not here: which values are equal (judge.py), what readers print (readers/).
 """
@@ -35,6 +36,10 @@ def cases() -> dict[str, dict[str, Any]]:
     return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(CASES.glob("*.json"))}
 
 
+class NotHere(Exception):
+    """A reader cannot be run here: what it is built with, or a server that it reads from, is missing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """A reader that is a program: it is given files, and prints lines. build: the commands that make it."""
@@ -47,9 +52,12 @@ class Program:
     """A word in the names of cases that it cannot be given."""
 
     def outputs(self, wanted: Mapping[str, Any]) -> Outputs:
-        """What it prints of all cases. A file at which the program itself dies counts as refused."""
+        """What it prints of all cases. A file at which the program itself dies counts as refused. Raises NotHere."""
         for command in self.build:
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            try:
+                subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            except (OSError, subprocess.CalledProcessError) as error:
+                raise NotHere(str(error)) from error
         by_file: dict[str, Output] = {}
         remaining = [CASES / file for case in wanted.values() for file in case["files"]]
         while remaining:
@@ -61,7 +69,7 @@ class Program:
             )
             printed = dict(outputs_by_file(process.stdout.decode().splitlines()))
             if not printed:
-                raise SystemExit(f"{self.name}: {process.stderr.decode(errors='replace')[-2000:]}")
+                raise NotHere(process.stderr.decode(errors="replace")[-2000:].strip())
             by_file |= printed
             remaining = [file for file in remaining if file.name not in by_file]
         return {name: joined([by_file[file] for file in case["files"]]) for name, case in wanted.items()}
@@ -244,16 +252,21 @@ def update_page(results: Results) -> None:
 def main(names: list[str]) -> int:
     BUILD.mkdir(parents=True, exist_ok=True)
     results: Results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.is_file() else {}
-    known = cases()
+    known, status = cases(), 0
     for reader in readers():
-        if not names or reader.name in names:
+        if names and reader.name not in names:
+            continue
+        try:
             results[reader.name] = results_of(reader, known)
             sys.stdout.write(f"{reader.name} {reader.version}: {results[reader.name]['counts']}\n")
+        except NotHere as error:
+            sys.stderr.write(f"{reader.name} {reader.version}: not run, its results stay: {error}\n")
+            status = 1
     order = [reader.name for reader in readers()]
     results = {name: results[name] for name in order if name in results}
     RESULTS.write_text(json.dumps(results, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     update_page(results)
-    return 0
+    return status
 
 
 if __name__ == "__main__":

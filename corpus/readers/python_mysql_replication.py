@@ -23,7 +23,8 @@ from pymysqlreplication.event import QueryEvent, RotateEvent
 from pymysqlreplication.json_binary import JsonDiff
 from pymysqlreplication.row_event import DeleteRowsEvent, RowsEvent, UpdateRowsEvent, WriteRowsEvent
 
-from spark_jobs.demo.server import MySQLServer
+from spark_jobs.demo.server import Build, MySQLServer
+from spark_jobs.errors import ConfigError
 from tests.services.servers import build_of
 
 _ASKED = ("binlog_checksum", "binlog_row_metadata")
@@ -37,20 +38,24 @@ def write(line: Mapping[str, Any]) -> None:
 def main(files: Sequence[str]) -> None:
     by_server = sorted(map(Path, files), key=server_of)
     for name, paths in groupby(by_server, key=server_of):
-        serve(name, list(paths))
+        try:
+            build = build_of(name)
+        except ConfigError as error:
+            sys.exit(str(error))
+        serve(build, list(paths))
 
 
 def server_of(path: Path) -> str:
     return "-".join(path.name.split("-", 2)[:2])
 
 
-def serve(name: str, paths: Sequence[Path]) -> None:
+def serve(build: Build, paths: Sequence[Path]) -> None:
     """Starts a server whose log are the files, and reads each."""
     options: dict[str, object] = {"log_bin": "log-bin", "server_id": 8}
-    if name.startswith("mysql"):
+    if server_of(paths[0]).startswith("mysql"):
         options["gtid_mode"] = "ON_PERMISSIVE"  # logs with GTIDs and without
     with tempfile.TemporaryDirectory() as folder:
-        server = MySQLServer(Path(folder) / "server", options, build_of(name))
+        server = MySQLServer(Path(folder) / "server", options, build)
         with server:
             pass
         for old in server.data.glob("log-bin.*"):

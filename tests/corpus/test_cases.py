@@ -2,15 +2,17 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from corpus import run
 from corpus.judge import RIGHT, judge
 from corpus.readers.stratalog import read
 from corpus.record import CASES, SCRIPTS, Script
-from corpus.run import BEGIN, END, PAGE, RESULTS, cases, tables
+from corpus.run import BEGIN, END, PAGE, RESULTS, Program, cases, tables
 from spark_jobs.binlog.slices.listing import list_events
 from tests.differential.comparison import assert_same_events
 
@@ -69,3 +71,25 @@ def test_results_are_of_all_cases() -> None:
         names = [name for name in KNOWN if result.get("leaves_out", " ") not in name]
         assert result["cases"] == sum(result["counts"].values()) == len(names)
         assert set(result["not_right"]) <= set(KNOWN)
+
+
+@pytest.mark.parametrize(
+    "reader",
+    [
+        pytest.param(Program("r", "1", ("false",), (("no-such-tool",),)), id="the tool that builds it"),
+        pytest.param(Program("r", "1", ("true",), (("false",),)), id="what it is built from"),
+        pytest.param(Program("r", "1", ("sh", "-c", "echo no server >&2; exit 1")), id="a server"),
+    ],
+)
+def test_a_reader_that_cannot_be_run_here_keeps_its_results(
+    reader: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("RESULTS", "PAGE"):
+        monkeypatch.setattr(run, name, Path(shutil.copy(getattr(run, name), tmp_path)))
+    before = {"r": RESULT["canal"], "other": RESULT["canal"]}
+    run.RESULTS.write_text(json.dumps(before), encoding="utf-8")
+    monkeypatch.setattr(run, "readers", lambda: [reader])
+    monkeypatch.setattr(run, "BUILD", tmp_path / "build")
+    assert run.main([]) == 1
+    assert json.loads(run.RESULTS.read_text(encoding="utf-8")) == {"r": before["r"]}
+    assert capsys.readouterr().err.startswith("r 1: not run, its results stay: ")
