@@ -208,7 +208,7 @@ def reload_tables(pipeline: Pipeline, name: str, tables: list[LakeTable]) -> Non
         for table in tables:
             row = TableId(name, table.schema, table.name)
             # First the progress: nobody delivers into the table from here on. A run that has read it and is about to
-            # claim a log begins again, also where that log has no row yet.
+            # claim a log restarts, also where that log had no row.
             progress.claim(connection, row)
             rows = progress.progress_by_table(connection, name)
             is_ordered = settings.apply == "ordered"
@@ -227,14 +227,15 @@ def reload_tables(pipeline: Pipeline, name: str, tables: list[LakeTable]) -> Non
 def _forget_progress(connection: Connection, row: TableId, table: LakeTable, logs: Mapping[str, TableId]) -> None:
     """Forget a table's progress, and that its logs are followed for it, in one transaction; it may be repeated.
 
-    Where the lake was put back, the next copy is of an earlier position than the log's. logs: their rows, by source.
+    Where the lake was put back, the next copy is of an earlier position than the log's. logs: their claimed rows, by
+    source.
     """
     connection.execute("START TRANSACTION")
     for source, log_row in logs.items():
         stored = progress.stored_progress(connection, log_row)
         names = frozenset((origin.schema, origin.table) for owner, origin in table.origins if owner == source)
-        if stored:
-            connection.execute(progress.leave_log_sql(log_row, stored, names))
+        assert stored is not None, "it was claimed"
+        connection.execute(progress.leave_log_sql(log_row, stored, names))
     connection.execute(progress.restart_sql(row))
     connection.execute("COMMIT")
 
