@@ -34,7 +34,7 @@ from spark_jobs.ddl.foreign_keys import ForeignKey, declared_keys, dropped_keys
 from spark_jobs.ddl.operations import Change
 from spark_jobs.ddl.server_facts import ServerFacts
 from spark_jobs.errors import DecodeError
-from spark_jobs.log.position import Position
+from spark_jobs.log.position import Position, Range
 
 _TELLING = re.compile(r"\bREFERENCES\b|\bVERSIONING\b|\bROW\s+START\b", re.IGNORECASE)
 """Words without which no statement begins a gap."""
@@ -82,6 +82,12 @@ class UnloggedChanges:
         """True if a range of the log has a part of it."""
         begins_before = self.since is None or self.since < stop
         return begins_before and (self.until is None or self.until > start)
+
+    def part_of(self, within: Range) -> Range | None:
+        """The part of a range of the log that it takes; None where it takes none."""
+        if not self.is_in(within.start, within.stop):
+            return None
+        return Range(max(self.since or within.start, within.start), min(self.until or within.stop, within.stop))
 
 
 @dataclass(frozen=True, slots=True)

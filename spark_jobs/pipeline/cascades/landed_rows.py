@@ -8,6 +8,7 @@ Put here: the fence, and the note of what was not derived. Not here: what a run 
 mirrors lack (step.py).
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from spark_jobs.binlog import TableName
@@ -62,8 +63,8 @@ def note_underived(pipeline: Pipeline, gaps: SourceUnloggedChanges, name: TableN
     except TableStopped:  # the names of columns are not known there
         is_changed = True
     if is_changed:
-        table, notes = lake.cascades(gaps.source), {str(key.table): _READ_MEANWHILE for key in keys}
-        retry_on_conflict(lambda: _note_reasons(table, notes, Range(since, end)))
+        table, names = lake.cascades(gaps.source), {str(key.table) for key in keys}
+        retry_on_conflict(lambda: _note_range(table, names, Range(since, end)))
 
 
 def _derived_keys(pipeline: Pipeline, gaps: SourceUnloggedChanges, name: TableName) -> list[UnloggedChanges]:
@@ -78,16 +79,16 @@ def _create_missing(table: Table, position: Position) -> None:
         table.append_rows(derived_slices.rows_of([]), head, CascadesCommit(position, new_batch()))
 
 
-def _note_reasons(table: Table, reasons: dict[str, str], within: Range) -> None:
-    """Commit why changes of tables in a range were not derived."""
+def _note_range(table: Table, names: Collection[str], within: Range) -> None:
+    """Commit in which range changes of child tables were not derived, and why."""
     head = table.head()
     stored = CascadesCommit.of_head(head)
     assert head is not None
     assert stored is not None
     # What a run has noted already (step.py) stands, from where it began.
     underived = dict(stored.underived)
-    for name, reason in reasons.items():
-        note = underived.get(name, {"from": str(within.start), "reason": reason})
+    for name in names:
+        note = underived.get(name, {"from": str(within.start), "reason": _READ_MEANWHILE})
         underived[name] = {**note, "to": str(within.stop)}
     commit = replace(stored, batch=new_batch(), kind=CommitKind.MAINTENANCE, changes=0, underived=underived)
     table.land(driver_commit.snapshot_upon(table.path, head, appends=True), head, commit)

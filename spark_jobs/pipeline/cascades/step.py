@@ -326,11 +326,7 @@ class CascadeStep:
         """True if a change of a parent may change child rows. index: from the range's start on."""
         named = names_by_history(self.lake, self.source)
         for gap in group:
-            part = (
-                Range(max(gap.since or within.start, within.start), min(gap.until or within.stop, within.stop))
-                if (gap.is_in(within.start, within.stop))
-                else None
-            )
+            part = gap.part_of(within)
             try:
                 if part and gap.key and first_cascade(index, gap.key, part, named):
                     return True

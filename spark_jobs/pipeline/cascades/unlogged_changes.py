@@ -175,9 +175,7 @@ class SourceUnloggedChanges:
         ]
         limit = min((stop.at for stop in stops), default=within.stop)
         for gap in self.stopping_keys(name):
-            if not gap.is_in(within.start, limit):
-                continue
-            part = Range(max(gap.since or within.start, within.start), min(gap.until or limit, limit))
+            part = gap.part_of(Range(within.start, limit))
             change = find(gap.key, part) if gap.key and part else None
             if change:
                 stops.append(StopAtUnlogged(max(change.boundary, within.start), self._refusal(gap, change, name)))
@@ -302,11 +300,7 @@ def first_cascade_of(
 
     With the change of its parent; None where none does. Raises TableStopped where columns have no names, LakeError.
     """
-    parts = []
-    for gap in keys:
-        part = Range(max(gap.since or within.start, within.start), min(gap.until or within.stop, within.stop))
-        if gap.key and gap.is_in(within.start, within.stop) and part:
-            parts.append((gap, gap.key, part))
+    parts = [(gap, gap.key, part) for gap in keys if gap.key and (part := gap.part_of(within))]
     if not parts:
         return None
     named, bounds = names_by_history(lake, snapshot.source), {within.start, within.stop}
